@@ -1,0 +1,135 @@
+"""What an event is: the one vocabulary that hooks, journals and attribution share.
+
+A journal is a file of JSON lines. Its first line is an object, the header; every other line is one
+event as an array, its fields in the order of :class:`Event` with trailing nulls left out::
+
+    {"schema": "goodput-journal/1", "run": "digits-3f2a", "start": 1780000000000000000, ...}
+    ["s",1780000012000000000,0,41]                           step 41 starts
+    ["b",1780000013000000000,0,41,"save"]                    the training thread begins a save
+    ["f",1780000013500000000,0,41,"save"]                    ... and finishes it
+    ["x",1780000014000000000,0,null,"compile","jit(f)",2000000]    a compilation of 2 ms, told afterwards
+
+Times are integer nanoseconds since the epoch, durations integer nanoseconds.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+SCHEMA = "goodput-journal/1"
+
+
+class Kind(StrEnum):
+    """What happened. The value is the code that a journal line begins with."""
+
+    START = "start"
+    """The process began; ``time`` is when the operating system created it."""
+    END = "end"
+    """The attempt ended; ``name`` says how: ``completed``, ``user``, ``exception:ValueError``, ``signal:SIGTERM``."""
+    STEP = "s"
+    """A training step starts; ``step`` is its number or None; ``duration`` is unused."""
+    NUMBER = "n"
+    """The number of the step that started last is ``step`` (a correction)."""
+    DEVICE = "d"
+    """The device finished the work of the ``step``-th STEP event of this attempt, counted from 0."""
+    BEGIN = "b"
+    """``activity`` begins on ``thread``."""
+    FINISH = "f"
+    """``activity`` ends on ``thread``."""
+    SPAN = "x"
+    """``activity`` lasted ``duration`` from ``time``; told afterwards."""
+    COMMIT = "commit"
+    """The checkpoint ``step`` is durable; its background work lasted ``duration`` up to ``time``."""
+    COMMIT_FAILED = "commit-failed"
+    """The checkpoint ``step`` was lost; ``name`` is the error."""
+    NOTICE = "notice"
+    """Warning of a preemption or a SIGTERM; ``name`` says which."""
+    HEARTBEAT = "h"
+    """The process was alive."""
+    PLUGIN = "plugin"
+    """The plugin ``name`` is armed; ``data``: ``{"version": ..., "sees": [bucket, ...]}``."""
+    RANK = "rank"
+    """This is process ``step`` of ``data`` processes."""
+
+
+class Activity(StrEnum):
+    """What a thread is busy with when it is not simply stepping."""
+
+    IMPORT = "import"
+    DEVICE_INIT = "device-init"
+    PREPARATION = "prep"
+    TRACE = "trace"
+    LOWER = "lower"
+    COMPILE = "compile"
+    CACHE_LOAD = "cache-load"
+    DATA = "data"
+    SAVE = "save"
+    RESTORE = "restore"
+    DATA_REPLAY = "data-replay"
+    CUSTOM = "custom"
+    SLICE_DOWN = "slice-down"
+    SCALE_UP = "scale-up"
+    REINITIALIZATION = "reinit"
+
+
+class Event(NamedTuple):
+    """One thing that happened.
+
+    Attributes:
+        kind: what happened.
+        time: when, in ns since the epoch; for a SPAN, when it began.
+        thread: 0 is the main thread; others are numbered as they appear.
+        step: a step number, a checkpoint's step, or (DEVICE) the ordinal of a step event.
+        activity: for BEGIN, FINISH and SPAN.
+        name: a function, a custom event's name, an error, a plugin.
+        duration: in ns, for SPAN and COMMIT.
+        data: anything else, JSON.
+    """
+
+    kind: Kind
+    time: int
+    thread: int = 0
+    step: int | None = None
+    activity: Activity | None = None
+    name: str | None = None
+    duration: int | None = None
+    data: Any = None
+
+
+_RANK_AT_EQUAL_TIMES = {Kind.FINISH: 0, Kind.START: 1, Kind.STEP: 3, Kind.NUMBER: 4, Kind.END: 5}
+
+
+def in_order(event: Event) -> tuple[int, int]:
+    """The sort key of a log: by time; at equal times ends, job start, other starts, steps, job end."""
+    return event.time, _RANK_AT_EQUAL_TIMES.get(event.kind, 2)
+
+
+def encode(event: Event) -> bytes:
+    """The journal line of an event, newline included."""
+    fields = list(event)
+    while fields[-1] is None:
+        fields.pop()
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes | str) -> Event:
+    """The event of a journal line.
+
+    Raises:
+        ValueError: the line is torn, or no event of ours.
+    """
+    fields = json.loads(line)
+    try:
+        kind, time, *rest = fields
+        event = Event(Kind(kind), time, *rest)
+        if event.activity is not None:
+            event = event._replace(activity=Activity(event.activity))
+    except TypeError:
+        raise ValueError("not an event") from None
+    if type(event.time) is not int or type(event.thread) is not int:
+        raise ValueError("an event without a time")
+    if not isinstance(event.step, int | None) or not isinstance(event.duration, int | None):
+        raise ValueError("an event with a step or duration that is no whole number")
+    return event
