@@ -11,10 +11,7 @@ Importing this package imports no framework.
 
 from __future__ import annotations
 
-from typing import Any
-
-
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> str:
     if name == "__version__":
         from importlib.metadata import version
 

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 CLONE = Path(__file__).resolve().parent.parent
-CACHE = Path(os.environ.get("GOODPUT_ENVS") or Path.home() / ".cache" / "goodput-plugins")
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "goodput-plugins"
 PYTHON_OF = {"main": "3.11", "newest-jax": "3.12"}
 
 

@@ -1,0 +1,31 @@
+# make test    every check, in environments that it makes itself (kept outside the clone)
+# make demo    train, kill, resume, report
+PYTHON ?= python3
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: test check test-main test-newest-jax demo envs clean
+
+test: check test-main test-newest-jax
+
+envs:
+	@$(PYTHON) tools/envs.py main
+	@$(PYTHON) tools/envs.py newest-jax
+
+check:
+	python=$$($(PYTHON) tools/envs.py main) && \
+	$$python -m ruff check . && \
+	$$python -m mypy && \
+	$$python -m mypy tools
+
+test-main:
+	python=$$($(PYTHON) tools/envs.py main) && $$python -m pytest
+
+# The newest JAX on Python 3.12; tests that need what it lacks (torch) skip themselves and say so.
+test-newest-jax:
+	python=$$($(PYTHON) tools/envs.py newest-jax) && $$python -m pytest
+
+demo:
+	@python=$$($(PYTHON) tools/envs.py main) && $$python examples/demo.py
+
+clean:
+	rm -rf dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

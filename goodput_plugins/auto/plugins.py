@@ -1,0 +1,146 @@
+"""The plugins, as data: what each hooks, which versions it knows, what it can see.
+
+This table feeds the import hooks, the version check, the messages and the docs. It is read at every
+interpreter start under the switch, so it imports nothing and names functions and buckets as strings.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Plugin:
+    """One adapter.
+
+    Attributes:
+        name: as ``GOODPUT_PLUGINS`` and reports spell it.
+        distribution: what ``pip install`` calls the library.
+        library: the module whose ``__version__`` is the library's.
+        since: the oldest version that is tested.
+        before: the first version that does not work; None if none is known.
+        hooks: for each module whose import triggers it, the function ``install(module, hooks)``.
+        sees: the buckets that a report may show once it is armed.
+    """
+
+    __slots__ = ("before", "distribution", "hooks", "library", "name", "sees", "since")
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        distribution: str,
+        library: str,
+        since: str,
+        before: str | None = None,
+        hooks: Mapping[str, str],
+        sees: tuple[str, ...],
+    ) -> None:
+        self.name = name
+        self.distribution = distribution
+        self.library = library
+        self.since = since
+        self.before = before
+        self.hooks = hooks
+        self.sees = sees
+
+    def works_with(self, version: str) -> bool:
+        """Whether a version of the library is one that it knows."""
+        found = _release(version)
+        return _release(self.since) <= found and (self.before is None or found < _release(self.before))
+
+    @property
+    def requirement(self) -> str:
+        """What to hand to ``pip install``."""
+        return f"{self.distribution}>={self.since}" + (f",<{self.before}" if self.before else "")
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version: ``2.13.0+cpu`` is ``(2, 13, 0)``."""
+    numbers = []
+    for part in version.split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if digits:
+            numbers.append(int(digits))
+        if digits != part:
+            break
+    return tuple(numbers)
+
+
+TABLE = (
+    Plugin(
+        "jax",
+        distribution="jax",
+        library="jax",
+        since="0.10",
+        hooks={
+            "jax": "goodput_plugins.jax.install:install_jax",
+            "optax": "goodput_plugins.jax.install:install_optax",
+        },
+        sees=("TPU_INITIALIZATION", "PROGRAM_STARTUP", "TRAINING_PREP"),
+    ),
+    Plugin(
+        "flax",
+        distribution="flax",
+        library="flax",
+        since="0.12",
+        hooks={
+            "flax.linen": "goodput_plugins.flax.install:install_linen",
+            "flax.training.train_state": "goodput_plugins.flax.install:install_train_state",
+            "flax.nnx": "goodput_plugins.flax.install:install_nnx",
+        },
+        sees=("TRAINING_PREP",),
+    ),
+    Plugin(
+        "orbax",
+        distribution="orbax-checkpoint",
+        library="orbax.checkpoint",
+        since="0.12",
+        hooks={"orbax.checkpoint": "goodput_plugins.orbax.install:install_orbax"},
+        sees=(
+            "UNPRODUCTIVE_CHECKPOINT_SAVE_TIME",
+            "UNPRODUCTIVE_CHECKPOINT_RESTORE_TIME",
+            "CHECKPOINT_SAVE_ASYNC",
+        ),
+    ),
+    Plugin(
+        "torch",
+        distribution="torch",
+        library="torch",
+        since="2.9",
+        hooks={"torch.utils.data": "goodput_plugins.torch.install:install_data"},
+        sees=("DATA_LOADING_SYNC", "DATA_LOADING_ASYNC"),
+    ),
+)
+
+TIMED = (
+    "numpy",
+    "scipy",
+    "pandas",
+    "sklearn",
+    "matplotlib",
+    "jax",
+    "jaxlib",
+    "flax",
+    "optax",
+    "orbax.checkpoint",
+    "haiku",
+    "equinox",
+    "chex",
+    "grain",
+    "clu",
+    "torch",
+    "torchvision",
+    "torch_xla",
+    "lightning",
+    "pytorch_lightning",
+    "accelerate",
+    "transformers",
+    "datasets",
+    "tensorflow",
+    "tensorflow_datasets",
+    "tensorboardX",
+    "wandb",
+)
+"""Modules whose import is told as IMPORT: what a training script spends its first seconds on."""
