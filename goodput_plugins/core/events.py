@@ -120,16 +120,35 @@ def decode(line: bytes | str) -> Event:
     Raises:
         ValueError: the line is torn, or no event of ours.
     """
-    fields = json.loads(line)
+    return event_of(json.loads(line))
+
+
+def event_of(fields: Any) -> Event:
+    """The event of a journal line that was parsed already.
+
+    Raises:
+        ValueError: it is no event of ours.
+    """
     try:
         kind, time, *rest = fields
-        event = Event(Kind(kind), time, *rest)
+        event = Event(_KINDS[kind], time, *rest)
         if event.activity is not None:
-            event = event._replace(activity=Activity(event.activity))
-    except TypeError:
+            event = event._replace(activity=_ACTIVITIES[event.activity])
+    except (TypeError, ValueError, LookupError):
         raise ValueError("not an event") from None
-    if type(event.time) is not int or type(event.thread) is not int:
+    if type(time) is not int or not 0 <= time <= LATEST or type(event.thread) is not int:
         raise ValueError("an event without a time")
-    if not isinstance(event.step, int | None) or not isinstance(event.duration, int | None):
+    if type(event.step) not in _WHOLE or type(event.duration) not in _WHOLE:
         raise ValueError("an event with a step or duration that is no whole number")
+    if type(event.name) not in _TEXT or not 0 <= (event.duration or 0) <= LATEST:
+        raise ValueError("an event with a name or duration that is none")
     return event
+
+
+LATEST = 2**63 - 1
+"""The last time that fits (year 2262), ns since the epoch."""
+
+_KINDS = {kind.value: kind for kind in Kind}
+_ACTIVITIES = {activity.value: activity for activity in Activity}
+_WHOLE = (int, type(None))
+_TEXT = (str, type(None))

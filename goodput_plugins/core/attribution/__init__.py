@@ -1,0 +1,103 @@
+"""Where a second goes: attribution, one pure function from a run's log to segments.
+
+The law: the time from the first attempt's process start to the run's end is cut into segments
+without gap or overlap, each with exactly one bucket. So the buckets sum to the elapsed time, to the
+nanosecond. The rules (DESIGN section 3), and where each is written:
+
+====  =========================================================  =================
+rule  what it decides                                            file
+====  =========================================================  =================
+1     which activity is open, and when a lost end is believed    observe, activities
+2     the time between attempts                                  generations, timeline
+3     how much of a wait for data stalls                         ledger
+4     device time: the step is where the device works on it      device
+5-7   first, last and stuck steps                                ledger
+8     steps that are rolled back                                 rewind
+9     where a run ends, and what the time after it is            generations, here
+10    steps logged every n-th                                    ledger, timeline
+11    where in a step each part lies                             timeline
+====  =========================================================  =================
+
+The ideal step time, by which rules 3 and 5 to 7 judge, is in ``ideal``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from goodput_plugins.core.attribution.generations import (
+    ALIVE_NS,
+    FOREIGN_ALIVE_NS,
+    Group,
+    group,
+    settle,
+)
+from goodput_plugins.core.attribution.ideal import ideals
+from goodput_plugins.core.attribution.ledger import Ledger, judge, open_ledger
+from goodput_plugins.core.attribution.observe import observe
+from goodput_plugins.core.attribution.rewind import rewind
+from goodput_plugins.core.attribution.timeline import Generation, Segment
+from goodput_plugins.core.runlog import RunLog
+
+__all__ = ["Generation", "Segment", "Timeline", "attribute"]
+
+
+@dataclass
+class Timeline:
+    """A run, attributed: its generations, oldest first."""
+
+    generations: list[Generation]
+
+
+def attribute(
+    log: RunLog,
+    *,
+    as_of: int | None = None,
+    now: int | None = None,
+    until: int | None = None,
+    ideal: int | None = None,
+) -> Timeline:
+    """Give every nanosecond of a run its bucket.
+
+    Args:
+        log: the run, as a reader made it.
+        as_of: the moment of the query, ns since the epoch: events after it do not exist, and the
+            time from a run's loss to it counts. None: everything counts, and the run ends where it
+            ends.
+        now: the wall clock, by which a run is alive or lost where ``as_of`` does not say; None is
+            long after.
+        until: a window's end: the time from a run's loss to it counts too.
+        ideal: a configured ideal step time, ns; it wins over what the steps show.
+
+    Returns:
+        The generations with their segments.
+    """
+    lives = [observe(life, as_of) for life in log.lives if as_of is None or life.start <= as_of]
+    groups = group(lives)
+    generations = []
+    for at, current in enumerate(groups):
+        following = groups[at + 1].attempts[0].seen.start if at + 1 < len(groups) else None
+        ledgers = _ledgers(current, following, as_of, now, ideal)
+        end = current.attempts[-1].until
+        if following is None and current.attempts[-1].exit not in ("completed", "running"):
+            end = max(end, as_of or end, until or end)
+        generations.append(Generation(ledgers, end, rewind(ledgers), current.stride))
+    return Timeline(generations)
+
+
+def _ledgers(
+    current: Group, following: int | None, as_of: int | None, now: int | None, ideal: int | None
+) -> list[Ledger]:
+    """The attempts' ledgers, judged."""
+    live_ns = FOREIGN_ALIVE_NS if current.attempts[-1].seen.foreign else ALIVE_NS
+    settle(current, following, as_of, now, live_ns)
+    ledgers = [open_ledger(attempt, current.stride) for attempt in current.attempts]
+    judged_by = ideals([ledger.sample() for ledger in ledgers]) if ideal is None else [ideal] * len(ledgers)
+    last, its_ideal = current.attempts[-1], judged_by[-1]
+    if last.seen.foreign and last.exit == "lost" and its_ideal is not None:
+        settle(current, following, as_of, now, max(live_ns, 10 * current.stride * its_ideal))
+        ledgers[-1] = open_ledger(last, current.stride)
+    for at, ledger in enumerate(ledgers):
+        after = current.attempts[at + 1] if at + 1 < len(ledgers) else None
+        judge(ledger, judged_by[at], after)
+    return ledgers

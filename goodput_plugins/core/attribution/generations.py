@@ -1,0 +1,204 @@
+"""Which lives belong together: attempts, resumes, generations, disruptions; and step numbers.
+
+A process that took no step and ended well is no attempt. A start after a completion that is no
+resume begins a new generation; a start after a disruption always continues its own. The same holds
+after a stop by the user, except that starting from scratch is then a new generation too.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from goodput_plugins.core.attribution.observe import Observed, Saved
+
+ALIVE_NS = 30_000_000_000
+"""A process whose last sign is younger is alive."""
+FOREIGN_ALIVE_NS = 60_000_000_000
+"""The same for a foreign log, at least; it knows no heartbeat (then 10 x n x ideal counts)."""
+
+
+@dataclass
+class Attempt:
+    """One life within its generation.
+
+    Attributes:
+        numbers: a number for each step, or None for all where they are unknown.
+        exit: how it ended: ``completed``, ``user``, ``exception:X``, ``signal:X``, ``lost``, ``running``.
+        until: where its own time ends: recorded end, last sign of life, or the start of the next.
+        saves_at: ``(save, position)``: the last step that each save contains.
+        expected: the number that the first step should have; None where nothing tells.
+        next_step: what a restore says comes next, while no step has shown it.
+        resumed: it restored a checkpoint of this run.
+    """
+
+    seen: Observed
+    numbers: list[int] | None
+    exit: str = "lost"
+    until: int = 0
+    saves_at: list[tuple[Saved, int]] = field(default_factory=list)
+    expected: int | None = None
+    next_step: int | None = None
+    resumed: bool = False
+
+    @property
+    def first_number(self) -> int | None:
+        """The number of its first step, shown or announced by a restore."""
+        return self.numbers[0] if self.numbers else self.next_step
+
+    @property
+    def crashed(self) -> bool:
+        """It ended without completing and without being stopped by its user."""
+        return self.exit == "lost" or self.exit.startswith(("exception:", "signal:"))
+
+
+@dataclass
+class Group:
+    """The attempts of one generation."""
+
+    attempts: list[Attempt]
+    stride: int = 1
+    """Every how many steps one is logged (n)."""
+
+
+def group(lives: Iterable[Observed]) -> list[Group]:
+    """The generations of a run, oldest first."""
+    groups: list[Group] = []
+    positions: dict[int, int] = {}
+    for seen in sorted(lives, key=lambda s: (s.start, s.life.id)):
+        if not seen.times and seen.end is not None and seen.end.name == "completed":
+            continue
+        attempt = _numbered(seen, positions, first=not groups)
+        if not groups or _begins_anew(attempt, groups[-1]):
+            groups.append(Group([]))
+            if not attempt.resumed:
+                attempt = _numbered(seen, {}, first=True)
+        groups[-1].attempts.append(attempt)
+        groups[-1].stride = stride_of(groups[-1].attempts)
+        _place_saves(attempt, groups[-1].stride)
+        positions |= {saved.label: at for saved, at in attempt.saves_at if saved.label is not None}
+    return groups
+
+
+def stride_of(attempts: Sequence[Attempt]) -> int:
+    """The usual distance between logged step numbers (n); 1 where it cannot be told."""
+    steps: Counter[int] = Counter()
+    for attempt in attempts:
+        if attempt.numbers is not None:
+            steps.update(b - a for a, b in pairwise(attempt.numbers) if b > a)
+    return min(steps, key=lambda n: (-steps[n], n)) if steps else 1
+
+
+def _begins_anew(attempt: Attempt, group: Group) -> bool:
+    end = group.attempts[-1].seen.end
+    how = end.name if end is not None else None
+    if how not in ("completed", "user") or attempt.resumed:
+        return False
+    return not _goes_on(attempt, group)
+
+
+def _goes_on(attempt: Attempt, group: Group) -> bool:
+    """Whether its first step is above the generation's first and at most one (n) above its last."""
+    known = [a.numbers for a in group.attempts if a.numbers]
+    if not attempt.numbers or not known:
+        return False
+    return known[0][0] < attempt.numbers[0] <= max(map(max, known)) + group.stride
+
+
+def _numbered(seen: Observed, positions: dict[int, int], *, first: bool) -> Attempt:
+    """An attempt with its step numbers, as far as they can be known (rule 8)."""
+    restored = [
+        (when, positions.get(label, label)) for when, label in seen.restores if label in positions or not positions
+    ]
+    numbers = list(seen.numbers)
+    for when, position in restored:
+        at = bisect_right(seen.times, when)
+        if at < len(numbers) and numbers[at] is None:
+            numbers[at] = position + 1
+    before = [position for when, position in restored if not seen.times or when <= seen.times[0]]
+    expected = before[-1] + 1 if before else 0 if first else None
+    filled = _fill(numbers, seen.corrections, base=expected)
+    attempt = Attempt(seen, filled, expected=expected, resumed=bool(restored))
+    if restored and (not seen.times or restored[-1][0] > seen.times[-1]):
+        attempt.next_step = restored[-1][1] + 1
+    return attempt
+
+
+def _fill(numbers: list[int | None], corrections: Sequence[tuple[int, int]], base: int | None) -> list[int] | None:
+    """Numbers for all steps: corrected, then counted on from and back to the known ones."""
+    since = 0
+    for at, value in corrections:
+        recorded = numbers[at]
+        if recorded is None:
+            numbers[at] = value
+        elif recorded != value:
+            shift = value - recorded
+            numbers[since:] = [n if n is None else n + shift for n in numbers[since:]]
+        since = at + 1
+    if not numbers or all(n is not None for n in numbers):
+        return numbers  # type: ignore[return-value]
+    first = next((at for at, n in enumerate(numbers) if n is not None), None)
+    if first is None:
+        return None if base is None else list(range(base, base + len(numbers)))
+    known = numbers[first] or 0
+    filled = list(range(known - first, known))
+    for n in numbers[first:]:
+        filled.append(filled[-1] + 1 if n is None else n)
+    return filled
+
+
+def _place_saves(attempt: Attempt, stride: int) -> None:
+    """The last step inside each save: by its place in time, not by its label's convention.
+
+    Where only every n-th step is logged, the label tells which step of the interval it was.
+    """
+    times, numbers = attempt.seen.times, attempt.numbers
+    for saved in attempt.seen.saves:
+        at = bisect_right(times, saved.start) - 1
+        if numbers is None or at < 0:
+            continue
+        position = numbers[at]
+        if saved.label is not None and position < saved.label < position + stride:
+            position = saved.label
+        attempt.saves_at.append((saved, position))
+
+
+def settle(group: Group, following: int | None, as_of: int | None, now: int | None, live_ns: int) -> None:
+    """Decide how each attempt ended and until when its time is its own (rules 2 and 9).
+
+    Args:
+        group: the attempts; their ``exit`` and ``until`` are set.
+        following: when the next generation started, None for the newest.
+        as_of: the moment of the query, if one was named.
+        now: the wall clock, where known.
+        live_ns: how young the last sign of a living process is.
+    """
+    starts = [attempt.seen.start for attempt in group.attempts[1:]]
+    for attempt, next_start in zip(group.attempts, [*starts, following], strict=True):
+        seen = attempt.seen
+        moment = now if as_of is None else as_of
+        if seen.end is not None:
+            attempt.exit, attempt.until = seen.end.name or "completed", seen.end.time
+        elif next_start is None and moment is not None and moment - seen.last_sign <= live_ns:
+            attempt.exit = "running"
+            ends_at_last_entry = seen.foreign and as_of is None
+            attempt.until = seen.last_sign if ends_at_last_entry else max(moment, seen.last_sign)
+        else:
+            attempt.exit, attempt.until = "lost", seen.last_sign
+        if next_start is not None:
+            attempt.until = min(attempt.until, next_start)
+        attempt.until = max(attempt.until, seen.start)
+
+
+def is_disruption(attempt: Attempt, following: Attempt | None) -> bool:
+    """Whether this attempt's end counts as a disruption (DESIGN section 1)."""
+    if attempt.crashed:
+        return True
+    if following is None or attempt.exit == "user":
+        return False
+    if attempt.seen.foreign:
+        return True  # a clean end cannot be told from one in a `finally`
+    return attempt.seen.noticed

@@ -1,0 +1,117 @@
+"""The ideal step time: what a step takes when nothing disturbs it.
+
+It is the mean of the step times that are not above ``median + 3 x MAD`` (median absolute deviation
+from the median; robust against stalls, without a lower cut-off). Step times here are net: waits for
+data and every other bucket are subtracted in full.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+JUDGED = 1_000
+"""The ideal of an attempt is frozen after this many steps, so that history is never judged anew."""
+ENOUGH = 20
+"""With fewer steps an attempt's own ideal is not trusted."""
+FEWEST = 3
+"""With fewer steps in all there is no ideal."""
+
+
+def ideal_of(step_times: Sequence[int]) -> int | None:
+    """The ideal of these step times (ns); None if there are none."""
+    if not step_times:
+        return None
+    middle = median(step_times)
+    limit = middle + 3 * median(abs(t - middle) for t in step_times)
+    usual = [t for t in step_times if t <= limit]
+    return round(sum(usual) / len(usual))
+
+
+def ideals(samples: Sequence[Sequence[int]]) -> list[int | None]:
+    """The ideal by which each attempt is judged.
+
+    Args:
+        samples: for each attempt of a generation, the step times of its first steps (ns).
+
+    Returns:
+        For each attempt its own ideal; with fewer than 20 steps that of the run so far, else of the
+        first later attempt that has enough, else of all steps; None where there are fewer than 3.
+    """
+    own = [ideal_of(s) if len(s) >= ENOUGH else None for s in samples]
+    everything = [t for s in samples for t in s]
+    of_all = ideal_of(everything) if len(everything) >= FEWEST else None
+    result: list[int | None] = []
+    for at in range(len(samples)):
+        ideal = own[at]
+        if ideal is None:
+            so_far = [t for s in samples[: at + 1] for t in s]
+            ideal = ideal_of(so_far) if len(so_far) >= ENOUGH else None
+        if ideal is None:
+            ideal = next((later for later in own[at + 1 :] if later is not None), of_all)
+        result.append(ideal)
+    return result
+
+
+class Histogram:
+    """Step times in bins half a percent wide: quantiles of any number of steps in bounded memory."""
+
+    WIDTH = math.log(1.005)
+
+    def __init__(self) -> None:
+        self.counts: Counter[int] = Counter()
+        self.sums: Counter[int] = Counter()
+
+    def add(self, values: Iterable[int]) -> None:
+        """Add step times, ns."""
+        log, width = math.log, self.WIDTH
+        for value in values:
+            bin = int(log(value) / width) if value > 0 else -1
+            self.counts[bin] += 1
+            self.sums[bin] += value
+
+    def quantile(self, q: float) -> int | None:
+        """The value below which a share ``q`` of all lies, within half a percent; None if empty."""
+        return _weighted_quantile(self._bins(), q)
+
+    def ideal(self) -> int | None:
+        """:func:`ideal_of` of everything that was added, within one percent; None below 3 steps."""
+        bins = self._bins()
+        middle = self.quantile(0.5)
+        if middle is None or sum(count for _, count in bins) < FEWEST:
+            return None
+        spread = _weighted_quantile(sorted((abs(value - middle), count) for value, count in bins), 0.5) or 0
+        limit = middle + max(3 * spread, middle * self.WIDTH)
+        usual = [(value, count) for value, count in bins if value <= limit]
+        return round(sum(value * count for value, count in usual) / sum(count for _, count in usual))
+
+    def _bins(self) -> list[tuple[float, int]]:
+        """``(mean value, count)`` of each bin, ascending."""
+        return [(self.sums[bin] / count, count) for bin, count in sorted(self.counts.items())]
+
+
+def _weighted_quantile(bins: Sequence[tuple[float, int]], q: float) -> int | None:
+    total = sum(count for _, count in bins)
+    passed = 0
+    for value, count in bins:
+        passed += count
+        if passed >= q * total:
+            return round(value)
+    return None
+
+
+def deviation(step_times: Sequence[int], ideal: int | None) -> int | None:
+    """``step_time_deviation`` (ns) from the last steps of a run, oldest first.
+
+    |step - ideal|: the 90th percentile of the last 100 minus the median of the 1,000 before them;
+    with fewer than 1,100 steps the percentile alone, with fewer than 100 the mean.
+    """
+    if ideal is None or not step_times:
+        return None
+    off = [abs(t - ideal) for t in step_times[-1_100:]]
+    if len(off) < 100:
+        return round(sum(off) / len(off))
+    recent = sorted(off[-100:])[89]
+    return recent if len(off) < 1_100 else round(recent - median(off[:1_000]))

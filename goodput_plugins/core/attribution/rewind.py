@@ -1,0 +1,79 @@
+"""Rule 8, the rewind: a step that starts again takes back every step from that number on.
+
+What the other rules left productive in a step that is rolled back becomes wasted progress; every
+other second keeps its bucket. Where step numbers are unknown nothing is taken back, and the report
+says that wasted progress is not known.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from goodput_plugins.core.attribution.ledger import Ledger
+
+
+class Stretch(NamedTuple):
+    """Steps ``start`` to ``stop`` (not included) of a ledger, their numbers ascending."""
+
+    ledger: Ledger
+    start: int
+    stop: int
+
+
+def rewind(ledgers: Sequence[Ledger]) -> int | None:
+    """Mark in each ledger what later starts took back.
+
+    Returns:
+        The highest step that is inside a committed checkpoint; None where there is none.
+    """
+    standing: list[Stretch] = []
+    preserved: int | None = None
+    for ledger in ledgers:
+        attempt = ledger.attempt
+        if attempt.numbers is None:
+            continue
+        for stretch in _ascending(ledger):
+            first = ledger.numbers[stretch.start]
+            _take_back(standing, first)
+            preserved = _at_most(preserved, first - 1)
+            standing.append(stretch)
+        if attempt.next_step is not None:
+            _take_back(standing, attempt.next_step)
+            preserved = _at_most(preserved, attempt.next_step - 1)
+        for saved, position in attempt.saves_at:
+            if saved.committed and (preserved is None or position > preserved):
+                preserved = position
+    return preserved if preserved is None or preserved >= 0 else None
+
+
+def _at_most(preserved: int | None, limit: int) -> int | None:
+    return preserved if preserved is None else min(preserved, limit)
+
+
+def _ascending(ledger: Ledger) -> Iterator[Stretch]:
+    start = 0
+    for at, (a, b) in enumerate(pairwise(ledger.numbers), 1):
+        if b <= a:
+            yield Stretch(ledger, start, at)
+            start = at
+    if ledger.numbers:
+        yield Stretch(ledger, start, len(ledger.numbers))
+
+
+def _take_back(standing: list[Stretch], first: int) -> None:
+    """Everything from step number ``first`` on is rolled back."""
+    while standing:
+        ledger, start, stop = standing.pop()
+        cut = bisect_left(ledger.numbers, first, start, stop)
+        for step in range(cut, stop):
+            ledger.lost_from[step] = ledger.numbers[step]
+        if cut > start:
+            before = cut - 1
+            if ledger.numbers[before] + ledger.weights[before] > first:
+                known = ledger.lost_from.get(before, first)
+                ledger.lost_from[before] = min(known, first)
+            standing.append(Stretch(ledger, start, cut))
+            return

@@ -1,0 +1,141 @@
+"""Findings: what a reader of a report should know, in order of the seconds that it cost.
+
+Each has a slug; ``docs/messages.md`` has its cause and cure.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from goodput_plugins.core.attribution import Generation
+from goodput_plugins.core.buckets import Bucket
+from goodput_plugins.core.events import Activity
+from goodput_plugins.core.report import Breakdown, Finding
+
+WORTH_TELLING = 0.01
+"""Everyday badput is a finding from this share of the elapsed time on."""
+
+
+def findings(generation: Generation, spent: Breakdown, preserved: int | None) -> list[Finding]:
+    """All findings about a generation, dearest first.
+
+    Args:
+        generation: attributed.
+        spent: where the time went, in the window that is reported.
+        preserved: productive ns in preserved steps; None where no checkpoint could be seen.
+    """
+    found = [
+        *_disruptions(generation, spent),
+        *_steps(generation, spent),
+        *_recompiles(generation),
+        *_shares(spent),
+        *_checkpoints(generation, spent, preserved),
+        *_log(generation, spent),
+    ]
+    return in_order_of_cost(found)
+
+
+def in_order_of_cost(found: list[Finding]) -> list[Finding]:
+    """Dearest first; those without a price last."""
+    return sorted(found, key=lambda f: (f.cost is None, -(f.cost or 0), f.id))
+
+
+def _disruptions(generation: Generation, spent: Breakdown) -> Iterator[Finding]:
+    wasted = spent[Bucket.WASTED_PROGRESS]
+    if wasted:
+        steps = sum(
+            sum(max(0, ledger.numbers[at] + ledger.weights[at] - lost) for at, lost in ledger.lost_from.items())
+            for ledger in generation.ledgers
+        )
+        text = f"{_count(steps, 'step')} were rolled back and done again. Saving more often loses less."
+        yield Finding("wasted-progress", wasted, text)
+    hang = spent.detail(Bucket.INFRASTRUCTURE_RECOVERY).get("HANG", 0)
+    if hang:
+        text = "The process was alive but took no step before it ended: a hang, most likely in a collective."
+        yield Finding("hang", hang, text)
+    gap = spent[Bucket.INFRASTRUCTURE_RECOVERY] - hang
+    if gap:
+        text = f"Nothing ran between attempts ({_count(generation.disruptions, 'disruption')})."
+        yield Finding("restart-gap", gap, text)
+    if any(a.numbers is None for a in generation.attempts) and len(generation.ledgers) > 1:
+        text = "Step numbers after the restart are unknown, so wasted progress is not known."
+        yield Finding("unknown-step-numbers", None, text)
+
+
+def _steps(generation: Generation, spent: Breakdown) -> Iterator[Finding]:
+    slow = spent.detail(Bucket.OTHER).get("SLOW_STEP", 0)
+    if slow:
+        count = sum(len(ledger.slow) for ledger in generation.ledgers)
+        text = f"{_count(count, 'step')} took far longer than the ideal; none of our hooks saw why."
+        yield Finding("slow-steps", slow, text)
+    last = generation.ledgers[-1]
+    open_step = last.slow.get(len(last.begins) - 1) if last.attempt.exit == "running" else None
+    if open_step:
+        text = f"The step that is running now ({last.numbers[-1]}) is overdue. Is it hanging?"
+        yield Finding("stuck-now", open_step, text)
+    if any(ledger.bursty for ledger in generation.ledgers):
+        text = "The host runs ahead and blocks now and then, so single step times mean little; the mean is used."
+        yield Finding("bursty-host", None, text)
+
+
+def _recompiles(generation: Generation) -> Iterator[Finding]:
+    took: defaultdict[str, list[int]] = defaultdict(list)
+    for ledger in generation.ledgers:
+        if len(ledger.begins) < 2:
+            continue
+        for interval in ledger.attempt.seen.intervals:
+            if interval.activity is Activity.COMPILE and interval.start >= ledger.begins[1] and interval.end:
+                took[interval.name or "a function"].append(interval.end - interval.start)
+    if took:
+        dearest = max(took, key=lambda name: sum(took[name]))
+        total = sum(map(sum, took.values()))
+        times = sum(map(len, took.values()))
+        text = f"{_count(times, 'compilation')} after the first step, most time in {dearest} ({len(took[dearest])} x)."
+        yield Finding("recompiles", total, text)
+
+
+def _shares(spent: Breakdown) -> Iterator[Finding]:
+    """Everyday badput that is large."""
+    if not spent.elapsed:
+        return
+    stalls = spent[Bucket.DATA_LOADING_SYNC]
+    if stalls > WORTH_TELLING * spent.elapsed:
+        yield Finding("data-stalls", stalls, "Training waited for data while the device had nothing to do.")
+    gap = spent.detail(Bucket.OTHER).get("HOST_GAP", 0)
+    if gap > WORTH_TELLING * spent.elapsed:
+        text = "The device was idle while the host did something no hook explains; often a plain data generator."
+        yield Finding("host-gap", gap, text)
+    excess = spent.detail(Bucket.PROGRAM_STARTUP).get("FIRST_STEP", 0)
+    if excess > WORTH_TELLING * spent.elapsed:
+        text = "First steps took longer than the ideal, beyond the compiling that was seen."
+        yield Finding("first-step-excess", excess, text)
+
+
+def _checkpoints(generation: Generation, spent: Breakdown, preserved: int | None) -> Iterator[Finding]:
+    failed = sum(attempt.seen.failed_commits for attempt in generation.attempts)
+    if failed:
+        yield Finding("failed-commits", None, f"{_count(failed, 'checkpoint')} failed in the background and are lost.")
+    at_risk = None if preserved is None or generation.completed else spent.goodput - preserved
+    if at_risk:
+        text = "Progress since the last committed checkpoint: a crash now would lose it."
+        yield Finding("unpreserved-steps", at_risk, text)
+
+
+def _log(generation: Generation, spent: Breakdown) -> Iterator[Finding]:
+    attempts = generation.attempts
+    if any(a.seen.foreign and a.exit == "completed" for a in attempts[:-1]):
+        text = "A job end was followed by a resume; such a log cannot tell a clean end, so it counts as a disruption."
+        yield Finding("job-end-then-resume", None, text)
+    stalled = any(ledger.waits and not ledger.device for ledger in generation.ledgers if ledger.attempt.seen.foreign)
+    if stalled:
+        text = "Waits for data may have been overlapped with the device; this log cannot tell."
+        yield Finding("data-overlap-unknown", None, text)
+    excluded = spent[Bucket.EXCLUDED]
+    if excluded:
+        text = "Time after a stop by the user, or after a completion, is left out of the elapsed time."
+        yield Finding("excluded-time", excluded, text)
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")

@@ -1,0 +1,177 @@
+"""Reading a run from disk: its journals, or entries exported from Cloud Logging.
+
+A journal that was cut short by a crash, or whose last line is torn, is normal: what can be read is
+read, and what cannot is told in the log's notes. What is no journal at all is
+:class:`~goodput_plugins.core.errors.UnusableData`, in one sentence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from goodput_plugins.core.errors import UnusableData
+from goodput_plugins.core.events import SCHEMA, Event, Kind, event_of
+from goodput_plugins.core.foreign import read_entries
+from goodput_plugins.core.runlog import Life, RunLog
+
+BACKWARDS_NS = 1_000_000_000
+"""Events of a kind that step back by more than this were not written by one process's clock."""
+
+
+def read(path: Path) -> list[RunLog]:
+    """The runs in a run directory, a journal, or a file of exported entries.
+
+    Raises:
+        UnusableData: there is nothing there that can be used; the text says what was found.
+    """
+    if path.is_dir():
+        return [_read_directory(path)]
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise UnusableData(f"{path}: there is no such file or directory.") from None
+    except OSError as error:
+        raise UnusableData(f"{path}: cannot be read ({error.strerror}).") from None
+    if _header(data) is not None:
+        return [_merged([_journal(path, data)])]
+    logs = read_entries(_entries(path, data))
+    if not logs:
+        raise UnusableData(f"{path}: holds no goodput events, neither ours nor of ml-goodput-measurement.")
+    return logs
+
+
+def _read_directory(path: Path) -> RunLog:
+    files = sorted(path.glob("*.jsonl"))
+    if not files:
+        raise UnusableData(f"{path}: holds no journals (*.jsonl); is this the directory of a run?")
+    journals: list[_Journal] = []
+    faults: list[UnusableData] = []
+    for file in files:
+        try:
+            journals.append(_journal(file, file.read_bytes()))
+        except UnusableData as fault:
+            faults.append(fault)
+        except OSError as error:
+            faults.append(UnusableData(f"{file}: cannot be read ({error.strerror})."))
+    if not journals:
+        raise faults[0]
+    log = _merged(journals)
+    log.notes += [("unusable-journal", f"Left out: {fault}") for fault in faults]
+    return log
+
+
+@dataclass
+class _Journal:
+    """One file, read."""
+
+    header: Mapping[str, Any]
+    events: list[Event]
+    torn: int
+
+
+def _header(data: bytes) -> Mapping[str, Any] | None:
+    """The first line of a journal of ours; None if this is none."""
+    try:
+        header = json.loads(data[: data.find(b"\n") + 1 or None].strip(b"\0 \r\n"))
+    except (ValueError, RecursionError):
+        return None
+    ours = isinstance(header, dict) and str(header.get("schema", "")).startswith("goodput-journal/")
+    return header if ours else None
+
+
+def _journal(path: Path, data: bytes) -> _Journal:
+    header = _header(data)
+    if header is None:
+        raise UnusableData(f"{path}: is no goodput journal (its first line is no header of one).")
+    if header["schema"] != SCHEMA:
+        raise UnusableData(
+            f"{path}: was written by another version of goodput-plugins "
+            f"({str(header['schema'])[:60]}; this one reads {SCHEMA}); upgrade to read it."
+        )
+    if type(header.get("start")) is not int or not isinstance(header.get("run"), str):
+        raise UnusableData(f"{path}: its header tells no run or no start.")
+    lines = [line for line in data.replace(b"\0", b"").split(b"\n")[1:] if line]
+    events, torn = _parse(lines)
+    _check_order(path, events)
+    return _Journal(header, events, torn)
+
+
+def _parse(lines: list[bytes]) -> tuple[list[Event], int]:
+    """The events of these lines, and how many lines are none."""
+    try:
+        rows: Iterable[Any] = json.loads(b"[" + b",".join(lines) + b"]")
+        return [event_of(row) for row in rows], 0
+    except (ValueError, RecursionError):
+        pass
+    events: list[Event] = []
+    torn = 0
+    for line in lines:
+        try:
+            events.append(event_of(json.loads(line)))
+        except (ValueError, RecursionError):
+            torn += 1
+    return events, torn
+
+
+def _check_order(path: Path, events: list[Event]) -> None:
+    """Within a thread, events of a kind that are told as they happen never step back."""
+    newest: dict[tuple[Kind, int], int] = {}
+    for event in events:
+        if event.kind in (Kind.STEP, Kind.BEGIN, Kind.FINISH, Kind.HEARTBEAT):
+            key = (event.kind, event.thread)
+            before = newest.get(key, 0)
+            if event.time < before - BACKWARDS_NS:
+                raise UnusableData(
+                    f"{path}: its times go backwards by {(before - event.time) / 1e9:.1f} s, "
+                    "so it was not written by one process's clock; it cannot be used."
+                )
+            newest[key] = max(before, event.time)
+
+
+def _merged(journals: list[_Journal]) -> RunLog:
+    """One log of the primary process's journals; rotated files of one life are joined."""
+    log = RunLog(journals[0].header["run"])
+    lives: dict[str, Life] = {}
+    for at, journal in enumerate(journals):
+        if any(e.kind is Kind.RANK and e.step for e in journal.events):
+            continue
+        key = str(journal.header.get("attempt", at))
+        life = lives.setdefault(key, Life(key, journal.header["start"], []))
+        life.events += journal.events
+    log.lives = sorted(lives.values(), key=lambda life: (life.start, life.id))
+    torn = sum(journal.torn for journal in journals)
+    if torn:
+        log.notes.append(
+            ("torn-lines", f"{torn} lines could not be read and were left out; a crash can tear a journal's last one.")
+        )
+    return log
+
+
+def _entries(path: Path, data: bytes) -> list[Mapping[str, Any]]:
+    """The entries of an export: a JSON list, or one JSON object a line."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise UnusableData(f"{path}: is a binary file, neither a journal nor exported log entries.") from None
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):
+        parsed = _lines_of(text)
+    entries = parsed if isinstance(parsed, list) else [parsed]
+    if not any(isinstance(entry, dict) for entry in entries):
+        raise UnusableData(f"{path}: is neither a journal nor log entries as `gcloud logging read` prints them.")
+    return entries
+
+
+def _lines_of(text: str) -> list[Any]:
+    entries: list[Any] = []
+    for line in filter(str.strip, text.splitlines()):
+        try:
+            entries.append(json.loads(line))
+        except (ValueError, RecursionError):
+            entries.append(None)
+    return entries
