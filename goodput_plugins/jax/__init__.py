@@ -1,0 +1,31 @@
+"""JAX: what a training loop written in JAX does with its time, without a line of it changed.
+
+The switch installs this plugin when the script imports ``jax``. It sees:
+
+- **accelerator start-up**: ``jax.distributed.initialize``, backend discovery, each backend's
+  initialization, ``jax.make_mesh``; and from them which process of how many this one is;
+- **programs**: tracing, lowering, compiling and loading from the persistent cache, each with the
+  function's name, on the thread that does it;
+- **steps**: a call of a jitted function that applies an optimizer's update is a training step. That it
+  does so is learnt while JAX traces it, once; no call is ever slowed down by looking. Functions that
+  differentiate and return the state they were given (hand-written SGD) count where no optimizer is
+  seen; ``jax.profiler.StepTraceAnnotation`` numbers the steps where the loop uses it; otherwise the
+  first number is read once from the first step's inputs (a leaf named ``step``, else optax's ``count``);
+- **device time**: when each step's work was done on the device (``GOODPUT_DEVICE_TIME=off`` stops this).
+
+Where things are::
+
+    install.py      what the import hooks call
+    functions.py    facts about jitted functions, learnt while they are traced
+    loop.py         which calls are steps, and which number they have
+    jitted.py       what stands in for a jitted function; ahead-of-time compiled ones
+    annotations.py  StepTraceAnnotation
+    inputs.py       the step number, read from a step's inputs
+    outputs.py      the small output by which a step's end is recognized
+    device.py       the thread that sees steps end on the device
+    programs.py     trace, lower, compile, cache
+    backends.py     devices, distributed, mesh
+
+Other adapters build on ``loop.loop_of``: a library's "this applies an update" is one call of
+:func:`goodput_plugins.jax.loop.observing`.
+"""

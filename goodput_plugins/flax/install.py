@@ -1,0 +1,31 @@
+"""What the import hooks call when parts of Flax have been imported."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from goodput_plugins.core.patching import Hooks
+from goodput_plugins.flax.nnx import OptimizerNumbers, observing_construction
+from goodput_plugins.flax.preparation import preparing
+from goodput_plugins.jax.functions import Function
+from goodput_plugins.jax.loop import loop_of, observing
+
+
+def install_linen(module: ModuleType, hooks: Hooks) -> None:
+    """Hook ``flax.linen``."""
+    preparing(hooks, module.Module, "init", lambda module, *args, **kwargs: f"{type(module).__name__}.init")
+
+
+def install_train_state(module: ModuleType, hooks: Hooks) -> None:
+    """Hook ``flax.training.train_state``."""
+    state = module.TrainState
+    preparing(hooks, state, "create", lambda cls, *args, **kwargs: f"{cls.__name__}.create")
+    observing(hooks, state, "apply_gradients", Function("TrainState.apply_gradients", optimizes=True))
+
+
+def install_nnx(module: ModuleType, hooks: Hooks) -> None:
+    """Hook ``flax.nnx``."""
+    observing_construction(module, hooks)
+    observing(hooks, module.Optimizer, "update", Function("nnx.Optimizer.update", optimizes=True))
+    numbers = OptimizerNumbers(module.Optimizer, hooks)
+    loop_of(hooks).number_sources.append(numbers.among)

@@ -1,0 +1,90 @@
+"""When each step's work was done on the device.
+
+A jitted call returns as soon as its work is queued, so the host's clock says little about the device. One
+daemon thread asks a small output of each step whether it is ready, and tells the time when it is. It
+polls and never blocks in native code: a thread that waits there when the interpreter ends aborts the
+process. It holds one small array per step in flight, and none that is donated: the state of a step goes to
+the next call, the loss does not. A step that cannot be asked is not sampled.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from queue import SimpleQueue
+from typing import Any
+
+from goodput_plugins.core.guard import Guard
+from goodput_plugins.core.recorder import NullRecorder
+from goodput_plugins.jax.functions import Frame, Function
+from goodput_plugins.jax.outputs import SmallOutput
+
+MOST_IN_FLIGHT = 256
+"""Steps beyond it are not sampled."""
+SHORTEST_POLL = 200_000
+LONGEST_POLL = 20_000_000
+POLLS_PER_STEP = 32
+"""A poll comes after this fraction of the time already waited: the error stays about 3 % of a step."""
+JOIN_SECONDS = 1.0
+
+
+class DeviceWatch:
+    """Sees steps end on the device and tells ``recorder.device_done``."""
+
+    def __init__(self, recorder: NullRecorder, guard: Guard) -> None:
+        self._recorder = recorder
+        self._guard = guard
+        self._outputs: weakref.WeakKeyDictionary[Function, SmallOutput] = weakref.WeakKeyDictionary()
+        self._in_flight: SimpleQueue[tuple[int, int, Any] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+
+    def watch(self, frame: Frame, ordinal: int, result: Any) -> None:
+        """A step's call has returned ``result``: see when it is ready."""
+        outputs = self._outputs.get(frame.function)
+        if outputs is None:
+            outputs = self._outputs[frame.function] = SmallOutput()
+        leaf = outputs.pick(frame.args, frame.kwargs, result)
+        if leaf is None or leaf.is_deleted():
+            return
+        if leaf.is_ready():
+            self._recorder.device_done(ordinal, self._recorder.now())
+        elif self._in_flight.qsize() < MOST_IN_FLIGHT:
+            if self._thread is None:
+                self._start()
+            self._in_flight.put((ordinal, self._recorder.now(), leaf))
+
+    def close(self) -> None:
+        """Stop the thread; what is still in flight is not sampled."""
+        self._stopping = True
+        self._in_flight.put(None)
+        if self._thread is not None:
+            self._thread.join(JOIN_SECONDS)
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._guard, args=(self._run,), name="goodput-device", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        free = 0
+        while (item := self._in_flight.get()) is not None and not self._stopping:
+            ordinal, dispatched, leaf = item
+            done = self._wait(leaf, max(free, dispatched))
+            if done is not None:
+                self._recorder.device_done(ordinal, done)
+                free = done
+            del item, leaf
+
+    def _wait(self, leaf: Any, since: int) -> int | None:
+        """When ``leaf`` was seen to be ready; None if that cannot be known."""
+        now = self._recorder.now
+        try:
+            while not leaf.is_ready():
+                if self._stopping:
+                    return None
+                waited = now() - since
+                time.sleep(min(max(waited // POLLS_PER_STEP, SHORTEST_POLL), LONGEST_POLL) / 1e9)
+        except RuntimeError:  # deleted: the array was donated to a later call
+            return None
+        return now()

@@ -1,0 +1,145 @@
+"""What stands in for a jitted function, so that its calls are seen.
+
+``jax.jit`` returns an object of a C++ type that can be neither subclassed nor patched. A :class:`Jitted`
+behaves like the one it holds: same attributes, same class to ``isinstance``, same binding as a method, same
+pickles and copies; only ``type(f)`` tells them apart. JAX itself jits by another name and gets none.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import types
+from typing import Any
+
+import jax
+
+from goodput_plugins.core.guard import Guard
+from goodput_plugins.core.patching import Hooks, around
+from goodput_plugins.jax.functions import Function, jitted_function, remember_stage, stage_function
+from goodput_plugins.jax.loop import Loop, loop_of
+
+TRACERS = ("lower", "trace", "eval_shape")
+"""Methods of a jitted function that trace it without running it."""
+
+
+class Jitted:
+    """A jitted function whose calls are observed.
+
+    ``__dict__`` is a copy of the jitted function's and holds nothing of ours: whoever wraps the function
+    (``functools.wraps``, another ``jax.jit``) copies it.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_goodput")
+
+    def __init__(self, jitted: Any, function: Function, loop: Loop, guard: Guard) -> None:
+        self._goodput = (jitted, function, loop, guard)
+        functools.update_wrapper(self, jitted)
+        self.__dict__["__wrapped__"] = getattr(jitted, "__wrapped__", jitted)
+        for name in TRACERS:
+            if name in self.__dict__:
+                self.__dict__[name] = self._goodput_tracer(name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        jitted, function, loop, guard = self._goodput
+        return loop.call(guard, function, jitted, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in TRACERS:
+            return self._goodput_tracer(name)
+        return getattr(self._goodput[0], name)
+
+    def _goodput_tracer(self, name: str) -> Any:
+        jitted, function, loop, guard = self._goodput
+        method = getattr(jitted, name)
+
+        @functools.wraps(method)
+        def traced(*args: Any, **kwargs: Any) -> Any:
+            stage = loop.trace(function, method, args, kwargs)
+            if isinstance(stage, jax.stages.Traced | jax.stages.Lowered):
+                guard(remember_stage, stage, function)
+            return stage
+
+        return traced
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return repr(self._goodput[0])
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        jitted = self._goodput[0]
+        if isinstance(jitted, types.FunctionType):  # functions are pickled by name
+            return jitted.__qualname__
+        return jitted.__reduce_ex__(protocol)
+
+    def __copy__(self) -> Jitted:
+        return self._goodput_again(copy.copy(self._goodput[0]))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Jitted:
+        return self._goodput_again(copy.deepcopy(self._goodput[0], memo))
+
+    def _goodput_again(self, jitted: Any) -> Jitted:
+        held, function, loop, guard = self._goodput
+        return self if jitted is held else Jitted(jitted, function, loop, guard)
+
+    @property
+    def __class__(self) -> Any:
+        return type(self._goodput[0])
+
+    @__class__.setter
+    def __class__(self, value: Any) -> None:
+        raise TypeError("__class__ assignment is not supported for jitted functions")
+
+
+def install_jitted(hooks: Hooks) -> None:
+    """Make ``jax.jit`` and ``jax.pmap`` return :class:`Jitted`, and observe compiled stages."""
+    for name in ("jit", "pmap"):
+        _observe_results(hooks, name)
+    around(hooks.patches, jax.stages.Traced, "lower", hooks.guard, before=_self, after=_passes_on)
+    around(hooks.patches, jax.stages.Lowered, "compile", hooks.guard, before=_self, after=_passes_on)
+    _observe_compiled(hooks)
+
+
+def _observe_results(hooks: Hooks, name: str) -> None:
+    original, guard, loop = getattr(jax, name), hooks.guard, loop_of(hooks)
+
+    def wrap(jitted: Any) -> Jitted:
+        return Jitted(jitted, jitted_function(getattr(jitted, "__wrapped__", jitted)), loop, guard)
+
+    def wrapped(jitted: Any) -> Any:
+        observed = guard(wrap, jitted)
+        return jitted if observed is None else observed
+
+    @functools.wraps(original)
+    def hooked(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        if hasattr(result, "lower"):
+            return wrapped(result)
+        return lambda fun: wrapped(result(fun))  # used as ``@jax.jit(static_argnums=0)``
+
+    hooks.patches.set(jax, name, hooked)
+
+
+def _observe_compiled(hooks: Hooks) -> None:
+    original, guard, loop = jax.stages.Compiled.__call__, hooks.guard, loop_of(hooks)
+
+    @functools.wraps(original)
+    def hooked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        function = guard(stage_function, self)
+        if function is None:
+            return original(self, *args, **kwargs)
+        return loop.call(guard, function, functools.partial(original, self), args, kwargs)
+
+    hooks.patches.set(jax.stages.Compiled, "__call__", hooked)
+
+
+def _self(stage: Any, *args: Any, **kwargs: Any) -> Any:
+    return stage
+
+
+def _passes_on(stage: Any, result: Any, error: BaseException | None) -> None:
+    function = stage_function(stage)
+    if function is not None and result is not None:
+        remember_stage(result, function)

@@ -1,0 +1,90 @@
+"""Tracing, lowering, compiling, loading from the persistent cache, as JAX itself reports them.
+
+``jax.monitoring`` calls its listeners on the thread that does the work: a scalar when something starts,
+a duration when it ends (also when it failed). A program found in the cache reports, in between, how long
+the retrieval took: that stretch is told as a cache load. An error in a listener would reach the host's
+jitted call, so each runs under the guard.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import jax.monitoring
+
+from goodput_plugins.core.events import Activity
+from goodput_plugins.core.patching import Hooks
+from goodput_plugins.core.recorder import NullRecorder
+from goodput_plugins.jax.functions import thread
+
+ACTIVITIES = {
+    "/jax/core/compile/jaxpr_trace_duration": Activity.TRACE,
+    "/jax/core/compile/jaxpr_to_mlir_module_duration": Activity.LOWER,
+    "/jax/core/compile/backend_compile_duration": Activity.COMPILE,
+}
+CACHE_RETRIEVAL = "/jax/compilation_cache/cache_retrieval_time_sec"
+
+
+class _Current(threading.local):
+    program: str | None = None
+
+
+class Programs:
+    """Tells a recorder what JAX's monitoring says about programs."""
+
+    def __init__(self, recorder: NullRecorder) -> None:
+        self._recorder = recorder
+        self._current = _Current()
+
+    def begins(self, event: str, name: str | None) -> None:
+        """A scalar was recorded: something starts, if it is one of ours."""
+        activity = ACTIVITIES.get(event)
+        if activity is not None:
+            self._current.program = name = _named(name)
+            self._recorder.begin(activity, name=name)
+
+    def ends(self, event: str, seconds: float, name: str | None) -> None:
+        """A duration was recorded."""
+        activity = ACTIVITIES.get(event)
+        if activity is not None:
+            self._recorder.finish(activity, name=_named(name))
+        elif event == CACHE_RETRIEVAL:
+            duration = round(seconds * 1e9)
+            start = self._recorder.now() - duration
+            self._recorder.span(Activity.CACHE_LOAD, start, duration, name=self._current.program)
+
+
+def install_programs(hooks: Hooks) -> None:
+    """Register the listeners; uninstalling removes them."""
+    programs, guard = Programs(hooks.recorder), hooks.guard
+
+    def scalar(event: str, value: float, **kwargs: Any) -> None:
+        guard(programs.begins, event, kwargs.get("fun_name"))
+
+    def duration(event: str, seconds: float, **kwargs: Any) -> None:
+        guard(programs.ends, event, seconds, kwargs.get("fun_name"))
+
+    jax.monitoring.register_scalar_listener(scalar)
+    jax.monitoring.register_event_duration_secs_listener(duration)
+    hooks.at_close.append(lambda: _unregister(scalar, duration))
+
+
+def _unregister(scalar: Any, duration: Any) -> None:
+    # The host may have cleared all listeners meanwhile.
+    monitoring = jax.monitoring
+    for listener, unregister in (
+        (scalar, monitoring.unregister_scalar_listener),
+        (duration, monitoring.unregister_event_duration_listener),
+    ):
+        try:
+            unregister(listener)
+        except (AssertionError, ValueError):
+            continue
+
+
+def _named(name: str | None) -> str | None:
+    """A program's name; ``pmap`` hides the function's behind ``_fun``."""
+    if name is not None and name.endswith(("_fun", "_fun)")) and thread.frames:
+        return name.replace("_fun", thread.frames[0].function.name)
+    return name
