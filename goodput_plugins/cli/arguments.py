@@ -1,0 +1,120 @@
+"""The command line: which words mean what."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Sequence
+
+from goodput_plugins.cli import times
+
+_DESCRIPTION = "Where the time of a training job went."
+_REPORT = """Report where the time of a run went.
+
+RUN_OR_PATH is a run's name, its directory, a journal, or entries exported with
+`gcloud logging read --format=json`; without it, the newest run below $GOODPUT_DIR (./goodput).
+A time T is ISO 8601 (2026-11-29T08:00, UTC unless it says otherwise), seconds since the epoch,
+or so long ago (-90s, -1h30m, -2d)."""
+_TIMES = ("--as-of", "--from", "--to")
+
+
+def parse(argv: Sequence[str], *, now: int) -> argparse.Namespace:
+    """The options that ``argv`` gives; ``options.command`` is the function to call with them.
+
+    Args:
+        argv: the words after ``goodput``.
+        now: ns since the epoch; relative times count from it.
+
+    Raises:
+        SystemExit: the usage is wrong (code 2), or help was asked for (code 0).
+    """
+    parser = argparse.ArgumentParser(prog="goodput", description=_DESCRIPTION, allow_abbrev=False)
+    parser.add_argument("--version", action=_Version)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _add_report(commands, now)
+    return parser.parse_args(_join_relative_times(argv))
+
+
+def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser], now: int) -> None:
+    parser = commands.add_parser(
+        "report",
+        help="where the time of a run went",
+        description=_REPORT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    at = _moment(now)
+    parser.add_argument("target", nargs="?", metavar="RUN_OR_PATH", help="what to report on")
+    parser.add_argument("--json", action="store_true", help="print JSON instead")
+    parser.add_argument("--as-of", type=at, metavar="T", help="as it was known then")
+    parser.add_argument("--from", type=at, metavar="T", dest="start", help="only the time from T on")
+    parser.add_argument("--to", type=at, metavar="T", dest="end", help="only the time up to T (default: now)")
+    parser.add_argument("--run", metavar="NAME", help="one job of an export that holds several")
+    parser.add_argument("--generation", type=_natural, metavar="N", help="another generation than the newest")
+    parser.add_argument("--ideal", type=_nanoseconds, metavar="SECONDS", help="the ideal step time, if it is known")
+    parser.set_defaults(command=lambda options: _checked(parser, options, now))
+
+
+def _checked(parser: argparse.ArgumentParser, options: argparse.Namespace, now: int) -> int:
+    end = now if options.as_of is None else options.as_of
+    if options.start is not None and options.start > (end if options.end is None else options.end):
+        parser.error(f"--from lies {_bound(options)}")
+    from goodput_plugins.cli import report
+
+    return report.run(options, now=now, usage_error=parser.error)
+
+
+def _bound(options: argparse.Namespace) -> str:
+    if options.end is not None:
+        return "after --to"
+    return "in the future" if options.as_of is None else "after --as-of"
+
+
+def _moment(now: int) -> Callable[[str], int]:
+    def moment(text: str) -> int:
+        try:
+            return times.at(text, now=now)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return moment
+
+
+def _natural(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 on")
+    return int(text)
+
+
+def _nanoseconds(text: str) -> int:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 1e-9 <= seconds < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return round(seconds * 1e9)
+
+
+def _join_relative_times(argv: Sequence[str]) -> list[str]:
+    """``--from -1h`` as ``--from=-1h``: argparse would take the second word for an option."""
+    joined: list[str] = []
+    for word in argv:
+        if joined and joined[-1] in _TIMES and times.RELATIVE.fullmatch(word):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
+
+
+class _Version(argparse.Action):
+    """``--version``, which reads the version only when asked."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="print the version")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"goodput {version('goodput-plugins')}")
+        parser.exit()

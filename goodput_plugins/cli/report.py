@@ -1,0 +1,75 @@
+"""``goodput report``: find the data, calculate, show."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from typing import NoReturn
+
+from goodput_plugins.cli.progress import working
+from goodput_plugins.cli.target import path_of
+from goodput_plugins.core.calculator import calculate
+from goodput_plugins.core.errors import UnusableData
+from goodput_plugins.core.reading import read
+from goodput_plugins.core.report import Report
+from goodput_plugins.core.runlog import RunLog
+
+
+def run(options: Namespace, *, now: int, usage_error: Callable[[str], NoReturn]) -> int:
+    """Report on one run, or list several.
+
+    Args:
+        options: what :mod:`goodput_plugins.cli.arguments` parsed.
+        now: ns since the epoch.
+        usage_error: tells a wrong usage and exits.
+    """
+    path = path_of(options.target)
+    with working(f"reading {path}"):
+        logs = _chosen(read(path), options.run, str(path))
+        if options.json and len(logs) > 1:
+            usage_error(f"{path} holds {len(logs)} jobs ({_names(logs)}); choose one with --run NAME")
+        reports = [_calculated(log, options, now) for log in logs]
+    if options.json:
+        print(json.dumps(reports[0].to_json(), indent=2, allow_nan=False))
+    else:
+        _draw(reports)
+    return 0
+
+
+def _chosen(logs: list[RunLog], name: str | None, source: str) -> list[RunLog]:
+    if not logs:
+        raise UnusableData(f"{source} holds no run.")
+    chosen = [log for log in logs if name in (None, log.run)]
+    if not chosen:
+        raise UnusableData(f"{source} holds no run {name!r}; there are: {_names(logs)}.")
+    return chosen
+
+
+def _calculated(log: RunLog, options: Namespace, now: int) -> Report:
+    window = None
+    if options.start is not None or options.end is not None:
+        start = min((life.start for life in log.lives), default=0) if options.start is None else options.start
+        latest = now if options.as_of is None else options.as_of
+        window = start, latest if options.end is None else options.end
+    return calculate(
+        log, now=now, as_of=options.as_of, window=window, generation=options.generation, ideal=options.ideal
+    )
+
+
+def _draw(reports: list[Report]) -> None:
+    from rich.console import Console
+
+    from goodput_plugins.cli.render import show, show_several
+
+    console = Console(file=sys.stdout)
+    if len(reports) == 1:
+        show(reports[0], console)
+    else:
+        show_several(reports, console)
+        print("One of them in full: --run NAME", file=sys.stderr)
+
+
+def _names(logs: list[RunLog]) -> str:
+    return ", ".join(log.run for log in logs)

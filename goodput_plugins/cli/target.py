@@ -1,0 +1,46 @@
+"""From the word on the command line to the path to read."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from pathlib import Path
+
+from goodput_plugins.core import rundir
+from goodput_plugins.core.errors import UnusableData
+
+
+def path_of(target: str | None) -> Path:
+    """The path that ``target`` means: itself, or a run of that name; without one the newest run.
+
+    Raises:
+        UnusableData: there is nothing of that name.
+    """
+    below = rundir.root()
+    if target is None:
+        return _newest(below)
+    if os.path.lexists(target):
+        return Path(target)
+    named = rundir.run_dir(target, below)
+    if named.is_dir():
+        return named
+    if os.sep in target:
+        raise UnusableData(f"{target} does not exist.")
+    raise UnusableData(f"there is no file {target} here, and no run {target} below {below}{_hint(target, below)}.")
+
+
+def _newest(below: Path) -> Path:
+    newest = rundir.newest_run(below)
+    if newest is not None:
+        return newest
+    missing = "does not exist" if not below.exists() else "holds no run"
+    raise UnusableData(
+        f"{below} {missing}; start training with GOODPUT_PLUGINS=auto, set GOODPUT_DIR to where its runs lie, "
+        "or name a path."
+    )
+
+
+def _hint(target: str, below: Path) -> str:
+    names = [rundir.decode(path.name) for path in below.iterdir() if path.is_dir()] if below.is_dir() else []
+    close = difflib.get_close_matches(target, names, n=3)
+    return f" (there is {', '.join(close)})" if close else ""
