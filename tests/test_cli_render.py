@@ -169,6 +169,14 @@ def test_a_finding_of_markup_is_shown_as_it_is() -> None:
     assert "[bold]not bold[/bold] :smile:  [31mred" in text
 
 
+def test_the_strip_has_each_attempt_with_its_number_and_its_end() -> None:
+    assert re.search(r"^  0━+✗·1━+✓$", piped(SAMPLES["crash-and-restart"]), re.M)
+    assert re.search(r"^  0━+✗1━+✓$", piped(SAMPLES["several-days"]), re.M), "no gap that shows"
+    assert re.search(r"^  ━■·+━■$", piped(SAMPLES["stopped-and-resumed"]), re.M), "no room for numbers"
+    (crowded,) = re.findall(r"^  ([━✗✓]{76})$", piped(SAMPLES["forty-attempts"]), re.M)
+    assert (crowded.count("✗"), crowded.count("✓")) == (39, 1)
+
+
 def test_of_forty_attempts_the_middle_is_summed_up() -> None:
     text = piped(SAMPLES["forty-attempts"]).replace("\n  ", " ")
     assert "Attempts 3 to 32 are left out here: 16 killed (SIGKILL), 7 ended by SIGTERM and 7 raised" in text

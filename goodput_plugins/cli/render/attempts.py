@@ -11,7 +11,7 @@ from rich.text import Text
 
 from goodput_plugins.cli.render.canvas import Canvas
 from goodput_plugins.cli.render.endings import ending, how_it_ended, mark
-from goodput_plugins.cli.render.palette import COLORS
+from goodput_plugins.cli.render.palette import style
 from goodput_plugins.cli.render.words import listing
 from goodput_plugins.cli.units import clock, day, duration
 from goodput_plugins.core.buckets import Bucket
@@ -83,15 +83,17 @@ def _summary(hidden: Sequence[AttemptSummary]) -> str:
 
 def _strip(report: Report, canvas: Canvas) -> Text:
     """Lines for attempts, each with its number where there is room, marks for their ends, dots between."""
+    alive, ended = (style(b, solid=canvas.solid) for b in (Bucket.PRODUCTIVE, Bucket.WASTED_PROGRESS))
     cells = [("·", "dim")] * canvas.width
     places = [_place(attempt, report, canvas.width) for attempt in report.attempts]
-    for attempt, (first, last) in zip(report.attempts, places, strict=True):
-        figures = str(attempt.number) if last - first > len(report.attempts) // 10 + 1 else ""
-        line = [(figure, "bold") for figure in figures.ljust(last + 1 - first, "━")]
-        cells[first : last + 1] = [(c, COLORS[Bucket.PRODUCTIVE] if c == "━" else style) for c, style in line]
+    for first, last in places:
+        cells[first : last + 1] = [("━", alive)] * (last + 1 - first)
     for attempt, (_, last) in zip(report.attempts, places, strict=True):
-        end = mark(attempt.exit)
-        cells[last] = (end, COLORS[Bucket.WASTED_PROGRESS] if end == "✗" else "bold")
+        cells[last] = (mark(attempt.exit), ended if mark(attempt.exit) == "✗" else "bold")
+    for attempt, (first, last) in zip(report.attempts, places, strict=True):
+        number, free = str(attempt.number), first + (cells[first][0] != "━")
+        if last - free > len(number):
+            cells[free : free + len(number)] = [(figure, "bold") for figure in number]
     return Text.assemble(*cells)
 
 

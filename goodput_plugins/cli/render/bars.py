@@ -13,7 +13,7 @@ from itertools import groupby
 from rich.text import Text
 
 from goodput_plugins.cli.render.canvas import Canvas
-from goodput_plugins.cli.render.palette import COLORS, LETTERS
+from goodput_plugins.cli.render.palette import COLORS, LETTERS, style
 from goodput_plugins.core.buckets import Bucket
 
 _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
@@ -43,7 +43,7 @@ def stacked(parts: Sequence[tuple[Bucket, int]], canvas: Canvas) -> Text:
     for (left, right), run in groupby(cells):
         length = len(list(run))
         if not canvas.solid:
-            bar.append(LETTERS[left] * length, COLORS[left])
+            bar.append(LETTERS[left] * length, style(left, solid=False))
         elif left is right:
             bar.append("█" * length, COLORS[left])
         else:
@@ -61,4 +61,4 @@ def small(part: int, whole: int, width: int) -> str:
 
 def swatch(bucket: Bucket, canvas: Canvas) -> Text:
     """The legend of a bucket: its colour, or its letter."""
-    return Text("██" if canvas.solid else LETTERS[bucket], COLORS[bucket])
+    return Text("██" if canvas.solid else LETTERS[bucket], style(bucket, solid=canvas.solid))

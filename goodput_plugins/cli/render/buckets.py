@@ -9,7 +9,7 @@ from rich.text import Text
 from goodput_plugins.cli.render import ledger
 from goodput_plugins.cli.render.bars import small, swatch
 from goodput_plugins.cli.render.canvas import Canvas
-from goodput_plugins.cli.render.palette import COLORS
+from goodput_plugins.cli.render.palette import style
 from goodput_plugins.cli.render.words import listing, pack, shorten
 from goodput_plugins.cli.units import duration, share
 from goodput_plugins.core.buckets import BADPUT, LABELS, OVERLAPPED, Bucket
@@ -57,7 +57,9 @@ def _row(row: ledger.Row, report: Report, canvas: Canvas) -> Text:
     line.append(" " * (_INDENT - len(line)))
     line.append(f"{LABELS[row.bucket]:<21}", "bold" if row.bucket is Bucket.PRODUCTIVE else "")
     line.append(f"  {duration(row.spent):>11}  {share(row.tenths, row.spent):>7}  ")
-    line.append(small(row.spent, report.breakdown.elapsed, canvas.width - len(line)), COLORS[row.bucket])
+    line.append(
+        small(row.spent, report.breakdown.elapsed, canvas.width - len(line)), style(row.bucket, solid=canvas.solid)
+    )
     if sources := _sources(report, row.bucket):
         beside = ", ".join(sources)
         if cell_len(line.plain) + 1 + cell_len(beside) <= canvas.width:
@@ -74,7 +76,7 @@ def _sources(report: Report, bucket: Bucket) -> list[str]:
     named = detail if len(detail) == _NAMED + 1 else detail[:_NAMED]
     told = [_word(bucket, name) + (f" {duration(ns)}" if ns < whole else "") for name, ns in named]
     if rest := detail[len(named) :]:
-        told.append(f"{len(rest)} more {duration(sum(ns for _, ns in rest))}")
+        told.append(f"{len(rest)} others {duration(sum(ns for _, ns in rest))}")
     return told
 
 

@@ -12,7 +12,7 @@ from goodput_plugins.cli.render import ledger
 from goodput_plugins.cli.render.canvas import Canvas
 from goodput_plugins.cli.render.digits import large
 from goodput_plugins.cli.render.endings import status
-from goodput_plugins.cli.render.palette import COLORS
+from goodput_plugins.cli.render.palette import style
 from goodput_plugins.cli.render.words import shorten
 from goodput_plugins.cli.units import count, duration, share, span
 from goodput_plugins.core.buckets import Bucket
@@ -27,7 +27,9 @@ def headline(report: Report, canvas: Canvas) -> RenderableType:
         return Group(Text("no time of the run falls into this span", "bold"), facts)
     if not canvas.big:
         return Group(Text(f"{figure} goodput", "bold"), facts)
-    picture = Text.assemble((large(figure.replace(" ", "")), COLORS[Bucket.PRODUCTIVE]), ("\ngoodput", "dim"))
+    picture = Text.assemble(
+        (large(figure.replace(" ", "")), style(Bucket.PRODUCTIVE, solid=canvas.solid)), ("\ngoodput", "dim")
+    )
     if canvas.narrow:
         return Group(picture, Text(), facts)
     grid = Table.grid(padding=(0, 4, 0, 0))

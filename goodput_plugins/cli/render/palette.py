@@ -26,6 +26,9 @@ COLORS: dict[Bucket, str] = {
     Bucket.ELASTIC_REINITIALIZATION: "#7f86a8",
 }
 
+_OF_16 = {Bucket.PRODUCTIVE: "green", Bucket.WASTED_PROGRESS: "red"}
+"""The colours of 16 that every theme keeps readable."""
+
 LETTERS: dict[Bucket, str] = {
     Bucket.PRODUCTIVE: "█",
     Bucket.WASTED_PROGRESS: "W",
@@ -43,3 +46,8 @@ LETTERS: dict[Bucket, str] = {
     Bucket.ELASTIC_REINITIALIZATION: "x",
 }
 """What stands for a bucket where colours cannot; nothing happens in a dot."""
+
+
+def style(bucket: Bucket, *, solid: bool) -> str:
+    """The style to draw a bucket in: its colour, or what is safe where there may be 16 or none."""
+    return COLORS[bucket] if solid else _OF_16.get(bucket, "")
