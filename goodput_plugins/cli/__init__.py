@@ -19,6 +19,7 @@ import time
 import traceback
 from collections.abc import Sequence
 
+from goodput_plugins import environ
 from goodput_plugins.cli import arguments
 from goodput_plugins.core.errors import GoodputError
 
@@ -45,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except GoodputError as error:
         return _failed(f"{error}")
     except Exception as error:
-        if os.environ.get("GOODPUT_DEBUG"):
+        if environ.DEBUG.read() not in ("", "0"):
             traceback.print_exc()
         return _failed(
             f"no report, by a fault of goodput-plugins and not of your run ({type(error).__name__}: {error}). "

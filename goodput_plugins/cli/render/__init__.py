@@ -30,7 +30,7 @@ from goodput_plugins.cli.render.words import pack, shorten
 from goodput_plugins.cli.units import duration, share
 from goodput_plugins.core.report import Report
 
-_ASCII = str.maketrans("█▉▊▋▌▍▎▏·━…µ✓✗■▶─⋮", "#####'''.=~u+x]>-:")
+_ASCII = str.maketrans("█▉▊▋▌▍▎▏·━…µ✓✗■▶─⋮", "#####|||.=~u+x]>-:")
 
 
 def show(report: Report, console: Console) -> None:
