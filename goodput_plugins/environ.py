@@ -113,6 +113,7 @@ LOG_FORMAT = Variable(
     "GOODPUT_LOG_FORMAT", "The form of log entries.", *_one_of("compact", "ml-goodput"), default="compact"
 )
 FLUSH_TIMEOUT = Variable("GOODPUT_FLUSH_TIMEOUT", "Seconds that an exit may wait for a last upload.", *_POSITIVE)
+DEBUG = Variable("GOODPUT_DEBUG", "Makes the command line show the traceback of a fault of ours.", "1 or 0")
 PROJECT = Variable("GOODPUT_PROJECT", "The Google Cloud project to write to.")
 LOCATION = Variable("GOODPUT_LOCATION", "The location label of exported series.")
 REPLICA_ID = Variable("GOODPUT_REPLICA_ID", "The replica label of exported series.")

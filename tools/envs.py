@@ -69,7 +69,7 @@ def base(name: str, interpreter: str) -> Path:
 
 def overlay(name: str, home: Path) -> Path:
     """An interpreter that has the base and, editable, this clone."""
-    built_from = (CLONE / "pyproject.toml").read_text() + "".join(map(str, sorted(CLONE.glob("*.pth"))))
+    built_from = (CLONE / "pyproject.toml").read_text() + "".join(pth.read_text() for pth in CLONE.glob("*.pth"))
     place = CACHE / "clones" / f"{name}-{digest(str(home), str(CLONE), built_from)}"
     python = place / "bin/python"
     with ready(place) as wanted:

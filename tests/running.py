@@ -1,0 +1,74 @@
+"""Running real processes: what the switch and the recording promise can be seen from outside only."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from goodput_plugins.core.events import Event, Kind, decode
+from goodput_plugins.core.runlog import Steps
+
+
+def steps_of(run: Event) -> list[Event]:
+    steps = Steps()
+    steps.add(run)
+    return [Event(Kind.STEP, at, run.thread, number) for at, number in zip(steps.times, steps.numbers, strict=True)]
+
+
+@dataclass
+class Runner:
+    """Runs Python scripts in a folder of their own; their journals lie below ``runs``."""
+
+    folder: Path
+
+    @property
+    def runs(self) -> Path:
+        return self.folder / "runs"
+
+    @property
+    def journals(self) -> list[Path]:
+        return sorted(path for path in self.runs.rglob("*") if path.is_file())
+
+    def environ(self, **variables: str) -> dict[str, str]:
+        """The environment of this test, with no variable of ours but these."""
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("GOODPUT_")}
+        return clean | {"GOODPUT_DIR": str(self.runs)} | variables
+
+    def command(self, source: str) -> list[str]:
+        script = self.folder / "train.py"
+        script.write_text(source)
+        return [sys.executable, str(script)]
+
+    def __call__(self, source: str, *, code: int | None = 0, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run a script to its end, which ``code`` is expected to be."""
+        done = subprocess.run(
+            self.command(source),
+            env=self.environ(**variables),
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=100,
+        )
+        assert code is None or done.returncode == code, done.stderr
+        return done
+
+    def recorded(self) -> tuple[dict[str, Any], list[Event]]:
+        """The header and the events of the one journal there is; each step of a run as a STEP."""
+        (journal,) = self.journals
+        header, *lines = journal.read_bytes().replace(b"\0", b"").splitlines()
+        events: list[Event] = []
+        for line in lines:
+            event = decode(line if line.endswith(b"]") else line + b"]]")
+            events += steps_of(event) if event.kind is Kind.RUN else [event]
+        return json.loads(header), events
+
+    def ending(self) -> str | None:
+        """How the one recorded process ended; None if nothing tells."""
+        last = self.recorded()[1][-1]
+        return last.name if last.kind is Kind.END else None
