@@ -35,7 +35,11 @@ def main(name: str) -> int:
     if interpreter is None:
         print(f"envs.py: Python {PYTHON_OF[name]} is not on this machine; '{name}' needs it", file=sys.stderr)
         return 3
-    print(overlay(name, base(name, interpreter)))
+    try:
+        print(overlay(name, base(name, interpreter)))
+    except subprocess.CalledProcessError as error:
+        print(f"envs.py: could not make '{name}': {' '.join(error.cmd)} failed, see above", file=sys.stderr)
+        return 1
     return 0
 
 
