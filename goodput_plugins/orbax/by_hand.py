@@ -34,12 +34,12 @@ def wrap(manager: M) -> M:
     if not isinstance(manager, module.CheckpointManager):
         raise TypeError(f"wrap() takes an orbax.checkpoint.CheckpointManager, not a {type(manager).__name__}")
     session = current()
-    session.recorder.training_begins()
     watch = installed(module)
     if watch is None:
         _watch(module, session, manager)
     elif watch.only is not None:
         watch.only.add(manager)
+    session.recorder.training_begins()
     return manager
 
 

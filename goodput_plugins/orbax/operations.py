@@ -97,6 +97,7 @@ class Operations:
         """Tell that it begins, unless it is told already or belongs to the operation around it."""
         if not operation.begun and operation is self._here.stack[0]:
             operation.begun = True
+            self._tell_wait(operation)
             operation.resolve(read(operation.given))
             self._recorder.begin(operation.activity, name=operation.name, step=operation.step)
 
@@ -110,8 +111,14 @@ class Operations:
         if operation.begun:
             step = operation.step if succeeded else None
             self._recorder.finish(operation.activity, name=operation.name, step=step)
-        elif not stack and operation.ended - operation.started > WORTH_TELLING:
-            self._recorder.span(operation.activity, operation.started, operation.ended - operation.started, name=WAIT)
+        elif not stack:
+            self._tell_wait(operation)
+
+    def _tell_wait(self, operation: Operation) -> None:
+        """What went before the decision to save, or to decline: other processes may have been asked."""
+        duration = self._recorder.now() - operation.started
+        if duration > WORTH_TELLING:
+            self._recorder.span(operation.activity, operation.started, duration, name=WAIT)
 
 
 class _Here(threading.local):

@@ -28,11 +28,6 @@ def key_of(path: Any) -> str:
     return os.path.normpath(str(path))
 
 
-def same_place(path: Any, other: Any) -> bool:
-    """Whether two paths are one, as far as their names tell."""
-    return os.path.abspath(str(path)) == os.path.abspath(str(other))
-
-
 def step_of_managed(path: str) -> int | None:
     """The step of a path that a manager made: the digits at the end of ``step_0040``."""
     return _first(_MANAGED.search(os.path.basename(path)))

@@ -13,7 +13,7 @@ from goodput_plugins.core.events import Activity
 from goodput_plugins.core.recorder import NullRecorder
 from goodput_plugins.orbax.operations import WAIT, Operation, Operations
 from goodput_plugins.orbax.saves import InFlight, Save
-from goodput_plugins.orbax.steps import key_of, same_place, step_of_direct, step_of_managed
+from goodput_plugins.orbax.steps import key_of, step_of_direct, step_of_managed
 
 
 class Watch:
@@ -57,7 +57,7 @@ class Watch:
         if not self._watches(manager):
             return None
         directory = _given(args, kwargs, 3, "directory")
-        ours = directory is None or same_place(directory, manager.directory)
+        ours = directory is None or key_of(directory) == key_of(manager.directory)
         return self._restores(given=_given(args, kwargs, 0, "step"), manager=manager, numbered=ours)
 
     def trainer_load_begins(self, checkpointer: Any, *args: Any, **kwargs: Any) -> Operation | None:
