@@ -11,10 +11,12 @@ import argparse
 import itertools
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import orbax.checkpoint as ocp
@@ -33,6 +35,13 @@ class Network(nn.Module):
         x = nn.relu(nn.Conv(32, (3, 3))(x))
         x = nn.max_pool(x, (2, 2), strides=(2, 2)).reshape(len(x), -1)
         return nn.Dense(10)(nn.relu(nn.Dense(128)(x)))
+
+
+@partial(jax.jit, static_argnames="learning_rate")
+def create_state(key: jax.Array, learning_rate: float) -> TrainState:
+    network = Network()
+    params = network.init(key, jnp.zeros((1, 8, 8, 1)))["params"]
+    return TrainState.create(apply_fn=network.apply, params=params, tx=optax.adamw(learning_rate))
 
 
 @jax.jit
@@ -82,9 +91,7 @@ def main() -> None:
     train = TensorDataset(torch.from_numpy(images[360:]), torch.from_numpy(labels[360:]))
     test = images[:360], labels[:360]
 
-    network = Network()
-    params = jax.jit(network.init)(jax.random.key(0), images[:1])["params"]
-    state = TrainState.create(apply_fn=network.apply, params=params, tx=optax.adamw(args.learning_rate))
+    state = create_state(jax.random.key(0), args.learning_rate)
 
     options = ocp.CheckpointManagerOptions(
         save_interval_steps=args.save_every, save_on_steps=[args.steps - 1], max_to_keep=3

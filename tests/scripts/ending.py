@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-optimizer = optax.sgd(0.1)
+optimizer = optax.adam(0.1)  # its state counts the steps
 
 
 @jax.jit

@@ -37,6 +37,7 @@ atexit.register(lambda: note("exit", time.time_ns(), time.time_ns()))  # registe
 with timing("imports"):
     import flax.linen as nn
     import jax
+    import jax.numpy as jnp
     import numpy as np
     import optax
     import orbax.checkpoint as ocp
@@ -53,6 +54,12 @@ class Network(nn.Module):
         x = nn.relu(nn.Conv(64, (3, 3))(x))
         x = nn.max_pool(x, (2, 2), strides=(2, 2)).reshape(len(x), -1)
         return nn.Dense(10)(nn.relu(nn.Dense(128)(x)))
+
+
+@jax.jit
+def create_state(key):
+    params = Network().init(key, jnp.zeros((1, 8, 8, 1)))["params"]
+    return TrainState.create(apply_fn=Network().apply, params=params, tx=optax.adamw(3e-4))
 
 
 @jax.jit
@@ -91,16 +98,15 @@ def batches(data, start):
 
 
 def prepare():
-    """The data, the train state and what it took to compile its initialisation."""
+    """The data and the train state."""
     digits = load_digits()
     images, labels = (digits.images[..., None] / 16).astype(np.float32), digits.target.astype(np.int32)
     time.sleep(SLEEP_IN_PREPARATION)
     with timing("device-init"):
         jax.devices()
-    with timing("compile"):  # two calls would tell the compilation from the run, but the run takes no time
-        key = jax.random.key(0)
-        params = jax.block_until_ready(jax.jit(Network().init)(key, images[:1]))["params"]
-        state = TrainState.create(apply_fn=Network().apply, params=params, tx=optax.adamw(3e-4))
+    for name in ("compile-and-run", "run"):
+        with timing(name):
+            state = jax.block_until_ready(create_state(jax.random.key(0)))
     return images, labels, state
 
 
