@@ -6,16 +6,17 @@ cut out of the segments. So adjacent windows add up to the bigger one, to the na
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from dataclasses import dataclass, field
+from array import array
+from collections import deque
 from itertools import chain
 
 from goodput_plugins.core.attribution import Generation, attribute
 from goodput_plugins.core.attribution.ideal import Histogram, deviation
+from goodput_plugins.core.attribution.tally import Tally, Window, tally
 from goodput_plugins.core.buckets import BADPUT, OWNER_OF, Bucket
 from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.findings import findings, in_order_of_cost
-from goodput_plugins.core.report import AttemptSummary, Breakdown, Finding, Report, Source, StepSummary
+from goodput_plugins.core.report import AttemptSummary, Breakdown, Finding, Report, StepSummary
 from goodput_plugins.core.runlog import RunLog
 
 ALWAYS_KNOWN = frozenset(
@@ -28,8 +29,6 @@ ALWAYS_KNOWN = frozenset(
     }
 )
 """Buckets that need no hook of their own: the steps and the process show them."""
-
-Window = tuple[int, int]
 
 
 def calculate(
@@ -58,12 +57,12 @@ def calculate(
     timeline = attribute(log, as_of=as_of, now=now, until=until, ideal=ideal)
     chosen = _choose(log, timeline.generations, generation, until)
     current = timeline.generations[chosen]
-    tally = _tally(current, window)
-    spent = Breakdown(tally.spent)
+    sums = tally(current, window)
+    spent = Breakdown(sums.spent)
     if window is None:
         spent += current.overlapped
     unknown = _unknown(current, spent)
-    preserved = None if Bucket.SAVE in unknown and not current.completed else tally.preserved
+    preserved = None if Bucket.SAVE in unknown and not current.completed else sums.preserved
     found = [*findings(current, spent, preserved), *(Finding(slug, None, text) for slug, text in log.notes)]
     attempts = current.attempts
     last = attempts[-1]
@@ -77,7 +76,7 @@ def calculate(
         breakdown=spent,
         preserved=preserved,
         disruptions=_disruptions(current, window),
-        attempts=_attempts(current, tally, window),
+        attempts=_attempts(current, sums, window),
         steps=_steps(current, window, ideal),
         findings=tuple(in_order_of_cost(found)),
         plugins={name: version for a in attempts for name, version in a.seen.plugins.items()},
@@ -97,39 +96,6 @@ def _choose(log: RunLog, generations: list[Generation], wanted: int | None, unti
     return wanted % len(generations)
 
 
-@dataclass
-class _Tally:
-    """Nanoseconds by source, by attempt, and of preserved progress."""
-
-    spent: Counter[Source] = field(default_factory=Counter)
-    by_attempt: list[Counter[Source]] = field(default_factory=list)
-    preserved: int = 0
-
-
-def _tally(generation: Generation, window: Window | None) -> _Tally:
-    """Sum up the segments, clipped to the window."""
-    tally = _Tally(by_attempt=[Counter() for _ in generation.ledgers])
-    low, high = window if window is not None else (generation.start, generation.end)
-    keeps = generation.preserved
-    completed = generation.completed
-    for start, end, bucket, sub, life, step in generation.segments():
-        if end <= low:
-            continue
-        if start >= high:
-            break
-        took = min(end, high) - max(start, low)
-        source = (bucket, sub)
-        if life is None:
-            tally.spent[source] += took
-            continue
-        tally.by_attempt[life][source] += took
-        if bucket is Bucket.PRODUCTIVE and (completed or (keeps is not None and step is not None and step <= keeps)):
-            tally.preserved += took
-    for spent in tally.by_attempt:
-        tally.spent.update(spent)
-    return tally
-
-
 def _unknown(generation: Generation, spent: Breakdown) -> frozenset[Bucket]:
     """Buckets that nothing armed could have seen."""
     seen = {
@@ -137,6 +103,7 @@ def _unknown(generation: Generation, spent: Breakdown) -> frozenset[Bucket]:
         for attempt in generation.attempts
         for bucket in attempt.seen.sees
         | {OWNER_OF[i.activity][0].value for i in chain(attempt.seen.intervals, attempt.seen.elsewhere)}
+        | ({Bucket.DATA_LOADING_SYNC.value} if attempt.seen.saw_waits else set())
     }
     known = ALWAYS_KNOWN | {bucket for bucket in Bucket if bucket.value in seen or spent[bucket]}
     if any(a.numbers is None for a in generation.attempts) and len(generation.attempts) > 1:
@@ -160,7 +127,7 @@ def _disruptions(generation: Generation, window: Window | None) -> int:
     return sum(window[0] <= moment < window[1] for moment in generation.disrupted_at)
 
 
-def _attempts(generation: Generation, tally: _Tally, window: Window | None) -> tuple[AttemptSummary, ...]:
+def _attempts(generation: Generation, sums: Tally, window: Window | None) -> tuple[AttemptSummary, ...]:
     low, high = window if window is not None else (generation.start, generation.end)
     return tuple(
         AttemptSummary(
@@ -174,7 +141,7 @@ def _attempts(generation: Generation, tally: _Tally, window: Window | None) -> t
             cause=None,
             breakdown=Breakdown(spent),
         )
-        for number, (attempt, spent) in enumerate(zip(generation.attempts, tally.by_attempt, strict=True))
+        for number, (attempt, spent) in enumerate(zip(generation.attempts, sums.by_attempt, strict=True))
         if attempt.seen.start <= high and attempt.until >= low
     )
 
@@ -184,12 +151,10 @@ def _steps(generation: Generation, window: Window | None, ideal: int | None) -> 
     recent: deque[int] = deque(maxlen=1_100)
     count = 0
     for ledger in generation.ledgers:
-        times = list(ledger.step_times())
+        times = array("q", ledger.step_times())
         histogram.add(times)
-        recent.extend(times)
-        for at, begin in enumerate(ledger.begins):
-            if at not in ledger.lost_from and (window is None or window[0] <= begin < window[1]):
-                count += ledger.weights[at]
+        recent.extend(times[-1_100:])
+        count += ledger.kept_steps(*(window or (ledger.first_begin, ledger.until + 1)))
     known = [a for a in generation.attempts if a.numbers]
     last = known[-1].numbers[-1] if known and known[-1].numbers else None
     usual = ideal or histogram.ideal()
@@ -201,14 +166,16 @@ def _steps(generation: Generation, window: Window | None, ideal: int | None) -> 
         p50=histogram.quantile(0.5),
         p99=histogram.quantile(0.99),
         deviation=deviation(list(recent), usual),
-        source="device" if any(ledger.device for ledger in generation.ledgers) else "host",
+        source="device" if any(ledger.device is not None for ledger in generation.ledgers) else "host",
     )
 
 
 def _max_productive(generation: Generation, last: int | None) -> int | None:
     """The highest preserved step; where no checkpoint was ever seen, the last completed step."""
-    if generation.completed or last is None:
-        return last
+    if last is None:
+        return None
+    if generation.completed:
+        return last + generation.ledgers[-1].unlogged
     if any(attempt.seen.saves for attempt in generation.attempts):
         return generation.preserved
     return last - 1 if last > 0 else None

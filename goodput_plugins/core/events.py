@@ -8,6 +8,7 @@ event as an array, its fields in the order of :class:`Event` with trailing nulls
     ["b",1780000013000000000,0,41,"save"]                    the training thread begins a save
     ["f",1780000013500000000,0,41,"save"]                    ... and finishes it
     ["x",1780000014000000000,0,null,"compile","jit(f)",2000000]    a compilation of 2 ms, told afterwards
+    ["r",1780000015000000000,0,42,null,null,null,[30, ...]]        a run: step 42 starts, and more follow
 
 Times are integer nanoseconds since the epoch, durations integer nanoseconds.
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 SCHEMA = "goodput-journal/1"
 
@@ -30,6 +31,12 @@ class Kind(StrEnum):
     """The attempt ended; ``name`` says how: ``completed``, ``user``, ``exception:ValueError``, ``signal:SIGTERM``."""
     STEP = "s"
     """A training step starts; ``step`` is its number or None; ``duration`` is unused."""
+    RUN = "r"
+    """A step starts, and others after it, in one line that grows; ``data`` holds whole numbers:
+    the ordinal of the first step among the STEPs of this attempt; then, for each further step, three
+    that are not negative: when it waited for data (ns after the step before began), how long, and
+    when it began (likewise; 0, 0 where it did not wait); and in between, for each step that the
+    device has finished, two negative ones: -1 - its ordinal, and -1 - when (ns after the run began)."""
     NUMBER = "n"
     """The number of the step that started last is ``step`` (a correction)."""
     DEVICE = "d"
@@ -140,6 +147,8 @@ def event_of(fields: Any) -> Event:
         raise ValueError("an event without a time")
     if type(event.step) not in _WHOLE or type(event.duration) not in _WHOLE:
         raise ValueError("an event with a step or duration that is no whole number")
+    if event.kind is Kind.RUN and not is_run(event.data):
+        raise ValueError("a run that is none")
     if type(event.name) not in _TEXT or not 0 <= (event.duration or 0) <= LATEST:
         raise ValueError("an event with a name or duration that is none")
     return event
@@ -152,3 +161,26 @@ _KINDS = {kind.value: kind for kind in Kind}
 _ACTIVITIES = {activity.value: activity for activity in Activity}
 _WHOLE = (int, type(None))
 _TEXT = (str, type(None))
+
+
+def is_number(step: int | None) -> TypeGuard[int]:
+    """Whether this can be a step's number; -1 is before the first."""
+    return step is not None and -1 <= step <= LARGEST_STEP
+
+
+def is_run(data: Any) -> bool:
+    """Whether these could be the numbers of a RUN: few enough, and none too large to add up."""
+    return (
+        isinstance(data, list)
+        and bool(data)
+        and {int}.issuperset(map(type, data))
+        and data[0] >= 0
+        and min(data) >= -LARGEST
+        and max(data) <= LARGEST
+    )
+
+
+LARGEST_STEP = 2**53
+"""A step number beyond it is none."""
+LARGEST = 2**61
+"""The largest number that a RUN may hold (73 years in ns)."""

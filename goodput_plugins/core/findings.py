@@ -44,10 +44,7 @@ def in_order_of_cost(found: list[Finding]) -> list[Finding]:
 def _disruptions(generation: Generation, spent: Breakdown) -> Iterator[Finding]:
     wasted = spent[Bucket.WASTED_PROGRESS]
     if wasted:
-        steps = sum(
-            sum(max(0, ledger.numbers[at] + ledger.weights[at] - lost) for at, lost in ledger.lost_from.items())
-            for ledger in generation.ledgers
-        )
+        steps = sum((stop - start) * ledger.stride for ledger in generation.ledgers for start, stop in ledger.lost)
         text = f"{_count(steps, 'step')} were rolled back and done again. Saving more often loses less."
         yield Finding("wasted-progress", wasted, text)
     hang = spent.detail(Bucket.INFRASTRUCTURE_RECOVERY).get("HANG", 0)
@@ -127,7 +124,7 @@ def _log(generation: Generation, spent: Breakdown) -> Iterator[Finding]:
     if any(a.seen.foreign and a.exit == "completed" for a in attempts[:-1]):
         text = "A job end was followed by a resume; such a log cannot tell a clean end, so it counts as a disruption."
         yield Finding("job-end-then-resume", None, text)
-    stalled = any(ledger.waits and not ledger.device for ledger in generation.ledgers if ledger.attempt.seen.foreign)
+    stalled = any(ledger.attempt.seen.saw_waits for ledger in generation.ledgers if ledger.attempt.seen.foreign)
     if stalled:
         text = "Waits for data may have been overlapped with the device; this log cannot tell."
         yield Finding("data-overlap-unknown", None, text)

@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from goodput_plugins.core.attribution.observe import sorted_events
-from goodput_plugins.core.events import Activity, Event, Kind
+from goodput_plugins.core.events import Activity, Event, Kind, is_number
 from goodput_plugins.core.runlog import Life, RunLog
 
 COPY_NS = 5_000_000_000
@@ -174,9 +174,7 @@ def _time(value: Any) -> int:
 def _step(value: Any) -> int | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value < 2**63:
-        return None
-    return value
+    return value if type(value) is int and is_number(value) else None
 
 
 def _written(written: Any) -> int:

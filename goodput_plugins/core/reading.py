@@ -95,6 +95,8 @@ def _journal(path: Path, data: bytes) -> _Journal:
     if type(header.get("start")) is not int or not isinstance(header.get("run"), str):
         raise UnusableData(f"{path}: its header tells no run or no start.")
     lines = [line for line in data.replace(b"\0", b"").split(b"\n")[1:] if line]
+    if lines and lines[-1].startswith(b'["r",') and not lines[-1].endswith(b"]"):
+        lines[-1] = lines[-1].rpartition(b",")[0] + b"]]"  # a run that was growing when the process was killed
     events, torn = _parse(lines)
     _check_order(path, events)
     return _Journal(header, events, torn)
@@ -141,7 +143,7 @@ def _merged(journals: list[_Journal]) -> RunLog:
             continue
         key = str(journal.header.get("attempt", at))
         life = lives.setdefault(key, Life(key, journal.header["start"], []))
-        life.events += journal.events
+        life.add(journal.events)
     log.lives = sorted(lives.values(), key=lambda life: (life.start, life.id))
     torn = sum(journal.torn for journal in journals)
     if torn:

@@ -17,15 +17,15 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from goodput_plugins.core.clock import Clock
-from goodput_plugins.core.events import Activity, Event, Kind, encode
+from goodput_plugins.core.events import Activity, Event, Kind, encode, is_number
 
 LONGEST_NAME = 200
 """Names are cut to this many characters."""
-LARGEST_STEP = 2**63 - 1
-"""A step number beyond it is recorded as unknown."""
+LONG_WAIT_NS = 1_000_000_000
+"""A wait for data that lasts longer at a heartbeat is told before it ends."""
 
 
 class NullRecorder:
@@ -65,6 +65,9 @@ class NullRecorder:
     def device_done(self, ordinal: int, at: int) -> None:
         pass
 
+    def heartbeat(self) -> None:
+        pass
+
     def committed(self, step: int | None, *, duration: int | None = None) -> None:
         pass
 
@@ -79,6 +82,14 @@ class NullRecorder:
 
     def rank(self, index: int, count: int | None = None) -> None:
         pass
+
+
+class Sink(Protocol):
+    """Where lines go that can be left open and extended: a journal."""
+
+    def write(self, line: bytes, /) -> None: ...
+    def open_line(self, head: bytes, /) -> int: ...
+    def extend(self, line: int, more: bytes, /) -> bool: ...
 
 
 class Recorder(NullRecorder):
@@ -108,13 +119,30 @@ class Recorder(NullRecorder):
         self._on_rank = on_rank
         self._threads: dict[int, int] = {threading.main_thread().ident or 0: 0}
         self._open = _OpenActivities()
+        self._sink: Sink | None = None
+        self._run: _Run | None = None
+
+    def write_to(self, sink: Sink) -> None:
+        """From here on lines go there, steps that follow each other in lines that grow."""
+        self._sink = sink
+        self.write = sink.write
+
+    def stop(self) -> None:
+        """From here on nothing is recorded."""
+        self._sink = self._run = None
+        self.write = _nowhere
 
     def begin(self, activity: Activity, *, name: str | None = None, step: int | None = None) -> None:
         """``activity`` begins on this thread, inside whatever is open there."""
         if activity is Activity.DEVICE_INIT:
             self.training_begins()
-        self._open.stack.append(activity)
-        self._event(Kind.BEGIN, self.now(), step, activity, name)
+        stack = self._open.stack
+        now = self.now()
+        if activity is Activity.DATA and not stack and self._run is not None and self._run.wait(now):
+            stack.append(activity)
+            return
+        stack.append(activity)
+        self._event(Kind.BEGIN, now, step, activity, name)
 
     def finish(self, activity: Activity, *, name: str | None = None, step: int | None = None) -> None:
         """The innermost open ``activity`` of this thread ends; unmatched calls are ignored."""
@@ -123,7 +151,15 @@ class Recorder(NullRecorder):
             return
         while stack.pop() is not activity:
             pass
-        self._event(Kind.FINISH, self.now(), step, activity, name)
+        now = self.now()
+        run = self._run
+        if activity is Activity.DATA and run is not None and run.waits_since and run.is_here():
+            begun, announced = run.waits_since, run.announced
+            run.waits_since = 0
+            if begun != announced:
+                self._waited(run, begun, now - begun)
+                return
+        self._event(Kind.FINISH, now, step, activity, name)
 
     def inside(self, activity: Activity) -> bool:
         """Whether ``activity`` is open on this thread."""
@@ -148,13 +184,13 @@ class Recorder(NullRecorder):
             self.training_begins()
         ordinal = self.steps
         self.steps = ordinal + 1
-        thread = self._threads.get(threading.get_ident())
-        if thread is None:
-            thread = self._thread()
-        if number is None or not -1 <= number <= LARGEST_STEP:
-            self.write(b'["s",%d,%d]\n' % (now, thread))
-        else:
-            self.write(b'["s",%d,%d,%d]\n' % (now, thread, number))
+        run = self._run
+        if run is not None and run.next == number and now >= run.last and run.is_here():
+            more = b",%d" % (now - run.last) if run.waited else b",0,0,%d" % (now - run.last)
+            if self._extend(run, more):
+                run.follow(now, number)
+                return ordinal
+        self._begin_run(now, ordinal, number)
         return ordinal
 
     def number(self, step: int) -> None:
@@ -163,7 +199,19 @@ class Recorder(NullRecorder):
 
     def device_done(self, ordinal: int, at: int) -> None:
         """The device finished the work of that step at that time (any thread may tell)."""
-        self.write(b'["d",%d,0,%d]\n' % (at, ordinal))
+        run = self._run
+        if run is None or at < run.began or not self._extend(run, b",%d,%d" % (-1 - ordinal, run.began - at - 1)):
+            self.write(b'["d",%d,0,%d]\n' % (at, ordinal))
+
+    def heartbeat(self) -> None:
+        """The process is alive; a wait for data that goes on and on is told now."""
+        now = self.now()
+        run = self._run
+        begun = run.waits_since if run is not None else 0
+        if run is not None and begun and now - begun > LONG_WAIT_NS:
+            run.announced = begun
+            self.write(encode(Event(Kind.BEGIN, begun, run.thread, None, Activity.DATA)))
+        self.write(b'["h",%d]\n' % now)
 
     def committed(self, step: int | None, *, duration: int | None = None) -> None:
         """A checkpoint is durable now, after ``duration`` ns of work in the background."""
@@ -192,6 +240,29 @@ class Recorder(NullRecorder):
             call, self._on_training = self._on_training, None
             call()
 
+    def _waited(self, run: _Run, begun: int, lasted: int) -> None:
+        """A wait for data is over: the next step of the run tells of it, if it is the first since the last."""
+        if not run.waited and begun >= run.last and self._extend(run, b",%d,%d" % (begun - run.last, lasted)):
+            run.waited = True
+        else:
+            self._event(Kind.SPAN, begun, None, Activity.DATA, None, lasted)
+
+    def _begin_run(self, now: int, ordinal: int, number: int | None) -> None:
+        """Write a step as the first of a new run, or as a line of its own."""
+        thread = self._thread()
+        told = b"%d" % number if is_number(number) else b"null"
+        line = 0
+        if self._sink is not None:
+            line = self._sink.open_line(b'["r",%d,%d,%b,null,null,null,[%d' % (now, thread, told, ordinal))
+        if line:
+            self._run = _Run(line, thread, now, number)
+            return
+        self._run = None
+        self.write(b'["s",%d,%d,%b]\n' % (now, thread, told))
+
+    def _extend(self, run: _Run, more: bytes) -> bool:
+        return self._sink is not None and self._sink.extend(run.line, more)
+
     def _event(
         self,
         kind: Kind,
@@ -202,16 +273,13 @@ class Recorder(NullRecorder):
         duration: int | None = None,
         data: Any = None,
     ) -> None:
-        if step is not None and not -1 <= step <= LARGEST_STEP:
-            step = None
+        step = step if is_number(step) else None
         name = name if name is None else str(name)[:LONGEST_NAME]
-        thread = self._threads.get(threading.get_ident())
-        if thread is None:
-            thread = self._thread()
-        if data is not None or kind not in (Kind.BEGIN, Kind.FINISH, Kind.SPAN):
+        thread = self._thread()
+        if data is not None or activity is None or kind not in (Kind.BEGIN, Kind.FINISH, Kind.SPAN):
             self.write(encode(Event(kind, time, thread, step, activity, name, duration, data)))
             return
-        line = f'["{kind.value}",{time},{thread},{"null" if step is None else step},"{activity.value}"'  # type: ignore[union-attr]
+        line = f'["{kind.value}",{time},{thread},{"null" if step is None else step},"{activity.value}"'
         if name is not None or duration is not None:
             line += f",{_quoted(name)}"
         if duration is not None:
@@ -219,7 +287,55 @@ class Recorder(NullRecorder):
         self.write(line.encode() + b"]\n")
 
     def _thread(self) -> int:
-        return self._threads.setdefault(threading.get_ident(), len(self._threads))
+        known = self._threads.get(threading.get_ident())
+        return self._threads.setdefault(threading.get_ident(), len(self._threads)) if known is None else known
+
+
+class _Run:
+    """Steps of one thread that follow each other, in a line that grows.
+
+    Attributes:
+        line: what the journal knows it by.
+        thread: which wrote it.
+        began: when its first step began, ns.
+        last: when its last step began.
+        next: the number that continues it (None: steps without numbers do).
+        waited: the wait before the next step is in the line already.
+        waits_since: when the wait that goes on began; 0 if none does.
+        announced: the beginning of a wait that the heartbeat told of.
+    """
+
+    __slots__ = ("_ident", "announced", "began", "last", "line", "next", "thread", "waited", "waits_since")
+
+    def __init__(self, line: int, thread: int, now: int, number: int | None) -> None:
+        self.line = line
+        self.thread = thread
+        self.began = self.last = now
+        self.next = None if number is None else number + 1
+        self.waited = False
+        self.waits_since = self.announced = 0
+        self._ident = threading.get_ident()
+
+    def is_here(self) -> bool:
+        """Whether this thread is the one that steps."""
+        return threading.get_ident() == self._ident
+
+    def wait(self, now: int) -> bool:
+        """A wait for data begins on this thread; False if this is not the thread that steps."""
+        if not self.is_here():
+            return False
+        self.waits_since = now
+        return True
+
+    def follow(self, now: int, number: int | None) -> None:
+        """The next step began."""
+        self.last = now
+        self.next = None if number is None else number + 1
+        self.waited = False
+
+
+def _nowhere(line: bytes) -> None:
+    pass
 
 
 class _OpenActivities(threading.local):

@@ -3,13 +3,100 @@
 Readers (of journals, of entries exported from Cloud Logging) make a :class:`RunLog`; from there on
 nothing knows where the events came from, except for ``foreign``, which the rules of attribution
 name: such a log knows no process, no heartbeat and no device time.
+
+Steps, and the waits before them, are by far the most of a log. A life keeps them in columns.
 """
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 
-from goodput_plugins.core.events import Event
+from goodput_plugins.core.events import Event, Kind, is_number
+
+UNKNOWN = -(2**63)
+"""Stands in a column for what was not told."""
+
+
+def column() -> array[int]:
+    """An empty column of 64-bit integers."""
+    return array("q")
+
+
+@dataclass
+class Steps:
+    """Steps of the training thread in the order in which they were told. Times in ns since the epoch.
+
+    Attributes:
+        times: when each step began.
+        numbers: its number, or UNKNOWN.
+        ordinals: which of all STEPs of the attempt it was, from 0.
+        done: when the device finished a step.
+        done_ordinals: which step that was.
+        wait_starts: when the training thread began to wait for data.
+        wait_ends: when each of those waits ended.
+        thread: which thread steps; None before the first.
+        told: how many STEPs were told, those of other threads included.
+    """
+
+    times: array[int] = field(default_factory=column)
+    numbers: array[int] = field(default_factory=column)
+    ordinals: array[int] = field(default_factory=column)
+    done: array[int] = field(default_factory=column)
+    done_ordinals: array[int] = field(default_factory=column)
+    wait_starts: array[int] = field(default_factory=column)
+    wait_ends: array[int] = field(default_factory=column)
+    thread: int | None = None
+    told: int = 0
+
+    def add(self, event: Event) -> bool:
+        """Take in an event if it is a RUN, STEP or DEVICE; False if it is another."""
+        kind = event.kind
+        if kind is Kind.RUN:
+            self._add_run(event)
+        elif kind is Kind.STEP:
+            if self.thread is None:
+                self.thread = event.thread
+            if event.thread == self.thread:
+                self.times.append(event.time)
+                self.numbers.append(event.step if is_number(event.step) else UNKNOWN)
+                self.ordinals.append(self.told)
+            self.told += 1
+        elif kind is Kind.DEVICE:
+            self.done.append(event.time)
+            self.done_ordinals.append(event.step if is_number(event.step) else UNKNOWN)
+        else:
+            return False
+        return True
+
+    def _add_run(self, run: Event) -> None:
+        if self.thread is None:
+            self.thread = run.thread
+        first, *told = run.data
+        grown = [n for n in told if n >= 0]
+        if len(grown) < len(told):
+            done = [~n for n in told if n < 0]  # ~n is -1 - n
+            whens = done[1::2]
+            self.done_ordinals.extend(done[: 2 * len(whens) : 2])
+            self.done.extend([run.time + when for when in whens])
+        times = list(accumulate(grown[2::3], initial=run.time))
+        self.told = first + len(times)
+        if run.thread != self.thread:
+            return
+        took = grown[1::3]
+        if any(took):
+            told_waits = zip(times, grown[::3], took, strict=False)
+            waits = [(time + after, lasted) for time, after, lasted in told_waits if lasted]
+            self.wait_starts.extend([start for start, _ in waits])
+            self.wait_ends.extend([start + lasted for start, lasted in waits])
+        self.times.extend(times)
+        self.ordinals.extend(range(first, first + len(times)))
+        if is_number(run.step):
+            self.numbers.extend(range(run.step, run.step + len(times)))
+        else:
+            self.numbers.extend([UNKNOWN] * len(times))
 
 
 @dataclass
@@ -19,14 +106,20 @@ class Life:
     Attributes:
         id: what its journal is called; in a foreign log, its place.
         start: when the operating system created the process, ns since the epoch.
-        events: in the order of :func:`goodput_plugins.core.events.in_order`.
+        events: what was told, in any order.
         foreign: read from entries that name no process.
+        steps: what was told of steps and is not among the events.
     """
 
     id: str
     start: int
     events: list[Event]
     foreign: bool = False
+    steps: Steps = field(default_factory=Steps)
+
+    def add(self, events: Iterable[Event]) -> None:
+        """Take in events in the order of a journal's lines."""
+        self.events += [event for event in events if not self.steps.add(event)]
 
 
 @dataclass

@@ -110,7 +110,7 @@ class Session:
             self._drop_all()
             return
         self._held.release(self.journal.write)
-        self.recorder.write = self.journal.write
+        self.recorder.write_to(self.journal)
         self._held.release(self.journal.write)
         self.state = State.RECORDING
         if place is not None:
@@ -167,7 +167,7 @@ class Session:
     def _beat(self) -> None:
         """The heartbeat's thread; at the end it stops the plugins, so that the exit can stop waiting."""
         while not self._ended.wait(HEARTBEAT):
-            self.recorder.write(encode(Event(Kind.HEARTBEAT, self.clock())))
+            self.recorder.heartbeat()
         self._call_closers()
 
     def _on_rank(self, index: int, count: int | None) -> None:
@@ -213,7 +213,7 @@ class Session:
 
     def _drop_all(self) -> None:
         self.state = State.OVER
-        self.recorder.write = _drop
+        self.recorder.stop()
         self._held.clear()
 
 
@@ -240,10 +240,6 @@ class _Held:
 
     def clear(self) -> None:
         self._lines.clear()
-
-
-def _drop(line: bytes) -> None:
-    pass
 
 
 def _make(path: Path) -> Journal:

@@ -9,16 +9,17 @@ rule  what it decides                                            file
 ====  =========================================================  =================
 1     which activity is open, and when a lost end is believed    observe, activities
 2     the time between attempts                                  generations, timeline
-3     how much of a wait for data stalls                         ledger
+3     how much of a wait for data stalls                         judge
 4     device time: the step is where the device works on it      device
-5-7   first, last and stuck steps                                ledger
+5-7   first, last and stuck steps                                judge
 8     steps that are rolled back                                 rewind
 9     where a run ends, and what the time after it is            generations, here
-10    steps logged every n-th                                    ledger, timeline
+10    steps logged every n-th                                    judge, timeline
 11    where in a step each part lies                             timeline
 ====  =========================================================  =================
 
-The ideal step time, by which rules 3 and 5 to 7 judge, is in ``ideal``.
+What an attempt's time is made of is laid out in ``ledger``; the ideal step time, by which rules 3
+and 5 to 7 judge, is in ``ideal``; ``tally`` sums up.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from goodput_plugins.core.attribution.generations import (
     settle,
 )
 from goodput_plugins.core.attribution.ideal import ideals
-from goodput_plugins.core.attribution.ledger import Ledger, judge, open_ledger
+from goodput_plugins.core.attribution.judge import judge
+from goodput_plugins.core.attribution.ledger import Ledger, open_ledger
 from goodput_plugins.core.attribution.observe import observe
 from goodput_plugins.core.attribution.rewind import rewind
 from goodput_plugins.core.attribution.timeline import Generation, Segment
@@ -81,7 +83,7 @@ def attribute(
         end = current.attempts[-1].until
         if following is None and current.attempts[-1].exit not in ("completed", "running"):
             end = max(end, as_of or end, until or end)
-        generations.append(Generation(ledgers, end, rewind(ledgers), current.stride))
+        generations.append(Generation(ledgers, end, rewind(ledgers)))
     return Timeline(generations)
 
 

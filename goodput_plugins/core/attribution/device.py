@@ -8,109 +8,117 @@ while the device is idle does time belong to what the host was doing.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from itertools import accumulate
 
 from goodput_plugins.core.attribution.activities import Piece
 from goodput_plugins.core.buckets import Bucket
-from goodput_plugins.core.report import Source
-
-HOST_GAP: Source = (Bucket.OTHER, "HOST_GAP")
+from goodput_plugins.core.runlog import UNKNOWN
 
 CALL_GAP_NS = 50_000_000
 """Compiling that starts this soon after a call, or after the last part of it, belongs to that call."""
 
 
-class DeviceSteps(NamedTuple):
-    """Steps as the device saw them.
+@dataclass
+class DeviceSteps:
+    """Steps as the device saw them; columns, ns since the epoch.
 
     Attributes:
         begins: when each step begins.
-        busy: ``(from, to)`` for each step.
+        dispatched: when its work was handed to the device, which had nothing else to do by then.
+        free: when the device had nothing to do again.
         last_done: when the last step's work was done; None if that was not sampled.
     """
 
-    begins: list[int]
-    busy: list[tuple[int, int]]
+    begins: Sequence[int]
+    dispatched: Sequence[int]
+    free: Sequence[int]
     last_done: int | None
 
 
-def on_device(times: Sequence[int], done: Sequence[int | None], pieces: Sequence[Piece], until: int) -> DeviceSteps:
+def on_device(called: Sequence[int], done: Sequence[int], pieces: Sequence[Piece], until: int) -> DeviceSteps:
     """Steps by the device's clock. A step that was not sampled keeps the device busy to the next."""
+    handed = _handed(called, pieces, until)
+    free = list(accumulate(map(_done_by, done, handed), max))
+    begins = [called[0], *map(max, called[1:], free)]
+    dispatched = [handed[0], *map(max, handed[1:], free)]
+    last_done = None
+    if done[-1] == UNKNOWN:
+        free[-1] = dispatched[-1]  # nothing bounds the last step but rule 6: leave what follows to the host
+    else:
+        last_done = min(free[-1], until)
+    if UNKNOWN in done:
+        free = [
+            max(end, following) if when == UNKNOWN else end
+            for end, following, when in zip(free, [*begins[1:], 0], done, strict=True)
+        ]
+    if max(free[-1], begins[-1], dispatched[-1]) > until:
+        begins, dispatched, free = ([min(moment, until) for moment in c] for c in (begins, dispatched, free))
+    return DeviceSteps(array("q", begins), array("q", dispatched), array("q", free), last_done)
+
+
+def _done_by(done: int, handed: int) -> int:
+    return done if done > handed else handed if done != UNKNOWN else 0
+
+
+def _handed(called: Sequence[int], pieces: Sequence[Piece], until: int) -> Sequence[int]:
+    """When each call handed its work over: at once, or when what it had to compile was compiled."""
     compiling = [p for p in pieces if p.source[0] is Bucket.PROGRAM_STARTUP]
-    compiles_at = [p.start for p in compiling]
-    begins: list[int] = []
-    froms: list[int] = []
-    tos: list[int | None] = []
-    free_at = 0
-    for at, called in enumerate(times):
-        dispatched = called
-        if compiling:
-            limit = times[at + 1] if at + 1 < len(times) else until
-            dispatched = _dispatched(called, limit, compiling, bisect_left(compiles_at, called))
-        begins.append(min(max(called, free_at), until))
-        froms.append(min(max(dispatched, free_at), until))
-        finished = done[at]
-        if finished is not None:
-            free_at = min(max(finished, dispatched, free_at), until)
-        tos.append(free_at if finished is not None else None)
-    if tos and tos[-1] is None:
-        tos[-1] = froms[-1]  # nothing bounds the last step but rule 6: leave what follows to the host
-    ends = [*begins[1:], until]
-    busy = [
-        (begin, max(begin, min(end, until if to is None else to)))
-        for begin, to, end in zip(froms, tos, ends, strict=True)
-    ]
-    return DeviceSteps(begins, busy, tos[-1] if done and done[-1] is not None else None)
-
-
-def _dispatched(called: int, limit: int, compiling: Sequence[Piece], at: int) -> int:
-    """When the call that may have compiled handed its work to the device."""
-    moment = called
-    while at < len(compiling) and compiling[at].start <= moment + CALL_GAP_NS and compiling[at].end <= limit:
-        moment = compiling[at].end
-        at += 1
-    return moment
-
-
-def idle_only(pieces: Sequence[Piece], steps: DeviceSteps, until: int) -> tuple[list[Piece], int]:
-    """What remains of ``pieces`` while the device is idle, unexplained idle added as HOST_GAP.
-
-    Idle between a step's work and the next step is a gap; after the last step it is left to
-    rule 6, and time inside a call before its dispatch to the step itself.
-
-    Returns:
-        The pieces, and the time that pieces of DATA_LOADING_SYNC lost (it was overlapped), ns.
-    """
-    kept: list[Piece] = []
-    overlapped = 0
-    at = 0
-    idle_from = 0
-    ends = len(steps.busy)
-    for step in range(ends + 1):
-        idle_to = steps.busy[step][0] if step < ends else until
-        covered_to = idle_from
-        gap_to = steps.begins[step] if 0 < step < ends else 0
-        while at < len(pieces) and pieces[at].start < idle_to:
-            piece = pieces[at]
-            begin = max(piece.start, idle_from)
-            end = min(piece.end, idle_to)
-            if begin < end:
-                _gap(kept, covered_to, min(begin, gap_to))
-                kept.append(Piece(begin, end, piece.source))
-                covered_to = end
-            if piece.end > idle_to:
-                break
+    if not compiling:
+        return called
+    starts = [p.start for p in compiling]
+    handed = list(called)
+    steps = {bisect_right(called, p.start) - 1 for p in compiling}
+    for step in steps - {-1}:
+        limit = called[step + 1] if step + 1 < len(called) else until
+        moment, at = called[step], bisect_left(starts, called[step])
+        while at < len(compiling) and starts[at] <= moment + CALL_GAP_NS and compiling[at].end <= limit:
+            moment = compiling[at].end
             at += 1
-        _gap(kept, covered_to, gap_to)
-        idle_from = steps.busy[step][1] if step < ends else until
-    spent = sum(p.end - p.start for p in pieces if p.source[0] is Bucket.DATA_LOADING_SYNC)
-    left = sum(p.end - p.start for p in kept if p.source[0] is Bucket.DATA_LOADING_SYNC)
-    overlapped = spent - left
-    return kept, overlapped
+        handed[step] = moment
+    return handed
 
 
-def _gap(kept: list[Piece], begin: int, end: int) -> None:
-    if begin < end:
-        kept.append(Piece(begin, end, HOST_GAP))
+def idle_pieces(pieces: Sequence[Piece], steps: DeviceSteps, until: int) -> list[Piece]:
+    """What remains of ``pieces`` while the device is idle: before the first, between and after steps."""
+    kept: list[Piece] = []
+    count = len(steps.begins)
+    for piece in pieces:
+        step = bisect_right(steps.free, piece.start) - 1  # the piece begins after that one was done
+        while True:
+            low = steps.free[step] if step >= 0 else 0
+            high = steps.dispatched[step + 1] if step + 1 < count else until
+            begin, end = max(piece.start, low), min(piece.end, high)
+            if begin < end:
+                kept.append(Piece(begin, end, piece.source))
+            step += 1
+            if step >= count or steps.free[step] >= piece.end:
+                break
+    return kept
+
+
+def idle_waits(
+    starts: Sequence[int], ends: Sequence[int], steps: DeviceSteps
+) -> tuple[Sequence[int], Sequence[int]]:
+    """The parts of waits during which the device was idle; a wait begins after a call and ends before the next."""
+    free, dispatched, count = steps.free, steps.dispatched, len(steps.begins)
+    kept_starts: list[int] = []
+    kept_ends: list[int] = []
+    step = -1
+    for start, end in zip(starts, ends, strict=True):
+        while step + 1 < count and free[step + 1] < end:
+            step += 1
+        # The device may have become idle more than once within a long wait only if steps were called in it,
+        # which one thread cannot; so what counts is when it was last done before the wait's end.
+        low = free[step] if step >= 0 else 0
+        begin = start if start > low else low
+        stop = end
+        if step + 1 < count and dispatched[step + 1] < end:
+            stop = dispatched[step + 1]
+        if begin < stop:
+            kept_starts.append(begin)
+            kept_ends.append(stop)
+    return array("q", kept_starts), array("q", kept_ends)

@@ -7,6 +7,7 @@ after a stop by the user, except that starting from scratch is then a new genera
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from goodput_plugins.core.attribution.observe import Observed, Saved
+from goodput_plugins.core.runlog import UNKNOWN
 
 ALIVE_NS = 30_000_000_000
 """A process whose last sign is younger is alive."""
@@ -31,12 +33,12 @@ class Attempt:
         until: where its own time ends: recorded end, last sign of life, or the start of the next.
         saves_at: ``(save, position)``: the last step that each save contains.
         expected: the number that the first step should have; None where nothing tells.
-        next_step: what a restore says comes next, while no step has shown it.
+        next_step: what a restore says comes first, while no step has shown it.
         resumed: it restored a checkpoint of this run.
     """
 
     seen: Observed
-    numbers: list[int] | None
+    numbers: Sequence[int] | None
     exit: str = "lost"
     until: int = 0
     saves_at: list[tuple[Saved, int]] = field(default_factory=list)
@@ -44,10 +46,16 @@ class Attempt:
     next_step: int | None = None
     resumed: bool = False
 
-    @property
-    def first_number(self) -> int | None:
-        """The number of its first step, shown or announced by a restore."""
-        return self.numbers[0] if self.numbers else self.next_step
+    def resumes_at(self, stride: int) -> int | None:
+        """The number of the first step that it runs: shown, or announced by a restore.
+
+        Where every n-th step is logged the first that is logged may not be the first that is run.
+        """
+        if not self.numbers:
+            return self.next_step
+        first = self.numbers[0]
+        unlogged = stride > 1 and self.expected is not None and 0 < first - self.expected < 2 * stride
+        return self.expected if unlogged else first
 
     @property
     def crashed(self) -> bool:
@@ -87,7 +95,9 @@ def stride_of(attempts: Sequence[Attempt]) -> int:
     """The usual distance between logged step numbers (n); 1 where it cannot be told."""
     steps: Counter[int] = Counter()
     for attempt in attempts:
-        if attempt.numbers is not None:
+        if isinstance(attempt.numbers, range):
+            steps[1] += len(attempt.numbers) - 1
+        elif attempt.numbers is not None:
             steps.update(b - a for a, b in pairwise(attempt.numbers) if b > a)
     return min(steps, key=lambda n: (-steps[n], n)) if steps else 1
 
@@ -113,41 +123,42 @@ def _numbered(seen: Observed, positions: dict[int, int], *, first: bool) -> Atte
     restored = [
         (when, positions.get(label, label)) for when, label in seen.restores if label in positions or not positions
     ]
-    numbers = list(seen.numbers)
+    numbers: array[int] = seen.numbers
     for when, position in restored:
         at = bisect_right(seen.times, when)
-        if at < len(numbers) and numbers[at] is None:
-            numbers[at] = position + 1
+        if at < len(numbers) and numbers[at] == UNKNOWN:
+            numbers = numbers[:at] + array("q", [position + 1]) + numbers[at + 1 :]
     before = [position for when, position in restored if not seen.times or when <= seen.times[0]]
     expected = before[-1] + 1 if before else 0 if first else None
     filled = _fill(numbers, seen.corrections, base=expected)
     attempt = Attempt(seen, filled, expected=expected, resumed=bool(restored))
-    if restored and (not seen.times or restored[-1][0] > seen.times[-1]):
+    if restored and not seen.times:
         attempt.next_step = restored[-1][1] + 1
     return attempt
 
 
-def _fill(numbers: list[int | None], corrections: Sequence[tuple[int, int]], base: int | None) -> list[int] | None:
+def _fill(told: array[int], corrections: Sequence[tuple[int, int]], base: int | None) -> Sequence[int] | None:
     """Numbers for all steps: corrected, then counted on from and back to the known ones."""
+    if not told:
+        return range(0)
+    if not corrections and told[0] != UNKNOWN and told == array("q", range(told[0], told[0] + len(told))):
+        return range(told[0], told[0] + len(told))
+    numbers = list(told)
     since = 0
     for at, value in corrections:
         recorded = numbers[at]
-        if recorded is None:
+        if recorded == UNKNOWN:
             numbers[at] = value
         elif recorded != value:
-            shift = value - recorded
-            numbers[since:] = [n if n is None else n + shift for n in numbers[since:]]
+            numbers[since:] = [n if n == UNKNOWN else n + value - recorded for n in numbers[since:]]
         since = at + 1
-    if not numbers or all(n is not None for n in numbers):
-        return numbers  # type: ignore[return-value]
-    first = next((at for at, n in enumerate(numbers) if n is not None), None)
+    first = next((at for at, n in enumerate(numbers) if n != UNKNOWN), None)
     if first is None:
-        return None if base is None else list(range(base, base + len(numbers)))
-    known = numbers[first] or 0
-    filled = list(range(known - first, known))
+        return None if base is None else range(base, base + len(numbers))
+    filled = list(range(numbers[first] - first, numbers[first]))
     for n in numbers[first:]:
-        filled.append(filled[-1] + 1 if n is None else n)
-    return filled
+        filled.append(filled[-1] + 1 if n == UNKNOWN else n)
+    return array("q", filled)
 
 
 def _place_saves(attempt: Attempt, stride: int) -> None:

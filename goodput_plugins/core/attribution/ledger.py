@@ -1,34 +1,34 @@
 """The ledger of one attempt: its steps' intervals and everything that owns a part of them.
 
-A ledger is built in two strokes. :func:`open_ledger` lays out intervals and pieces from what was
-observed; :func:`judge` decides, given the ideal step time, how the rest of each interval is split
-(rules 3, 5, 6, 7 and 10). What is left over for the step itself is productive, until rule 8.
+:func:`open_ledger` lays out, from what was observed, when each step begins and what else owns time
+in its interval. What is left is the step's own; :mod:`~goodput_plugins.core.attribution.judge`
+splits that. Columns have one value a step, so that a million steps are a few sums.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
+from operator import sub
 
 from goodput_plugins.core.attribution.activities import Piece, sweep
-from goodput_plugins.core.attribution.device import idle_only, on_device
+from goodput_plugins.core.attribution.device import DeviceSteps, idle_pieces, idle_waits, on_device
 from goodput_plugins.core.attribution.generations import Attempt
 from goodput_plugins.core.attribution.ideal import JUDGED
 from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.core.events import Activity
 from goodput_plugins.core.report import Breakdown, Source
+from goodput_plugins.core.runlog import UNKNOWN
 
-STUCK_NS = 100_000_000
-"""An excess below this is never a stuck step."""
-
-PRODUCTIVE: Source = (Bucket.PRODUCTIVE, None)
-PREPARATION: Source = (Bucket.TRAINING_PREP, None)
-FIRST_STEP: Source = (Bucket.PROGRAM_STARTUP, "FIRST_STEP")
-SLOW_STEP: Source = (Bucket.OTHER, "SLOW_STEP")
+WAIT: Source = (Bucket.DATA_LOADING_SYNC, None)
 TEARDOWN: Source = (Bucket.OTHER, "TEARDOWN")
-HANG: Source = (Bucket.INFRASTRUCTURE_RECOVERY, "HANG")
+HOST_GAP: Source = (Bucket.OTHER, "HOST_GAP")
+
+PREPARING = (Bucket.TPU_INITIALIZATION, Bucket.TRAINING_PREP, Bucket.RESTORE)
+"""What comes before the first batch."""
 
 
 @dataclass
@@ -37,136 +37,227 @@ class Ledger:
 
     Attributes:
         stride: every how many steps one is logged (n).
-        begins: when each step begins; ``begins[0]`` ends the preparation.
+        begins: when each step begins; the first one ends the preparation.
         numbers: a number for each step (its index where numbers are unknown).
-        weights: how many steps each interval is (n where every n-th is logged).
-        nets: each interval less waits and all other buckets.
-        pieces: what owns time for itself, in order, cut at the steps' beginnings.
-        first_piece: for each step the index of its first piece; for the last one plus 1, the end.
-        waits: for each step with waits, their total.
-        ideal: by which this attempt is judged.
+        weights: how many steps an interval is, where that is not ``stride``.
+        pieces: what owns time for itself, in order, cut at the steps' beginnings; without waits.
+        wait_starts, wait_ends: waits for data that count, in order, each within one interval.
+        waits: of each step, how long it waited.
+        gaps: of each step, how long the device was idle for no known reason.
+        nets: of each step, its interval less pieces, waits and gaps.
+        device: the steps by the device's clock; None where only the host's is known.
+        overlapped: DATA_LOADING_ASYNC and CHECKPOINT_SAVE_ASYNC.
+
+        ideal: by which the attempt is judged; None where there is none.
+        own: ``nets`` and what waits overlapped (rule 3).
+        stalled: how much of a step's waits stalls, where not all of it does.
         excess: FIRST_STEP time of the first interval.
         slow: SLOW_STEP time by step.
-        stalled: how much of a step's waits stalls, where not all of it does.
-        last_owns: what the last step owns at most; None: its whole interval.
+        last_owns: the progress of the last step; None: all that it has left.
         rest: the source of what is left after the last step.
-        beyond: productive time of the last step and its successors past ``until``.
-        bursty: rule 7 does not apply.
-        overlapped: DATA_LOADING_ASYNC and CHECKPOINT_SAVE_ASYNC.
-        lost_from: for each step that is rolled back, the number from which on it is.
+        beyond: progress of the last step and its successors past ``until``.
+        bursty: the host is, so rule 7 does not apply.
+
+        lost: stretches of steps ``(start, stop)`` that are rolled back.
+        lost_from: for a step of which a part is, the number from which on it is.
+        stretches: ``(start, stop)`` of steps with ascending numbers.
     """
 
     attempt: Attempt
     stride: int
-    begins: list[int] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)
-    weights: list[int] = field(default_factory=list)
-    nets: list[int] = field(default_factory=list)
+    begins: Sequence[int] = ()
+    numbers: Sequence[int] = ()
+    weights: dict[int, int] = field(default_factory=dict)
     pieces: list[Piece] = field(default_factory=list)
-    first_piece: list[int] = field(default_factory=list)
-    waits: dict[int, int] = field(default_factory=dict)
+    wait_starts: Sequence[int] = ()
+    wait_ends: Sequence[int] = ()
+    waits: Sequence[int] = ()
+    gaps: Sequence[int] = ()
+    nets: Sequence[int] = ()
+    device: DeviceSteps | None = None
+    overlapped: Breakdown = field(default_factory=Breakdown)
+
     ideal: int | None = None
+    own: Sequence[int] = ()
+    stalled: dict[int, int] = field(default_factory=dict)
     excess: int = 0
     slow: dict[int, int] = field(default_factory=dict)
-    stalled: dict[int, int] = field(default_factory=dict)
     last_owns: int | None = None
     rest: Source = TEARDOWN
     beyond: int = 0
     bursty: bool = False
-    device: bool = False
-    last_done: int | None = None
-    overlapped: Breakdown = field(default_factory=Breakdown)
+
+    lost: list[tuple[int, int]] = field(default_factory=list)
     lost_from: dict[int, int] = field(default_factory=dict)
+    stretches: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def until(self) -> int:
         return self.attempt.until
+
+    @property
+    def first_begin(self) -> int:
+        """When the first step begins; where there is none, the end."""
+        return self.begins[0] if self.begins else self.until
+
+    def weight(self, step: int) -> int:
+        """How many steps the interval of this one is."""
+        return self.weights.get(step, self.stride)
 
     def interval(self, step: int) -> tuple[int, int]:
         """From the start of a step to that of the next (or the end of the attempt's own time)."""
         end = self.begins[step + 1] if step + 1 < len(self.begins) else self.until
         return self.begins[step], end
 
-    def pieces_of(self, step: int) -> list[Piece]:
-        """What owns a part of a step's interval; step -1 is the preparation."""
-        return self.pieces[self.first_piece[step + 1] : self.first_piece[step + 2]]
+    @property
+    def unlogged(self) -> int:
+        """Where every n-th step is logged: how many were taken after the last that was."""
+        if self.stride == 1 or not self.ideal or self.last_owns is None:
+            return 0
+        return max(0, round(self.last_owns / self.ideal) - 1)
 
-    def sample(self) -> list[int]:
-        """The step times that the attempt's ideal is made of: its first ones, as ``step_times`` has them."""
-        return list(islice(self.step_times(), JUDGED - 1))
+    def is_lost(self, step: int) -> bool:
+        """Whether a step is rolled back as a whole."""
+        return any(start <= step < stop for start, stop in self.lost)
+
+    def kept_steps(self, low: int, high: int) -> int:
+        """How many steps that began in ``[low, high)`` are not rolled back."""
+        first, stop = bisect_left(self.begins, low), bisect_left(self.begins, high)
+        kept = stop - first
+        for start, end in self.lost:
+            kept -= max(0, min(end, stop) - max(start, first))
+        return kept * self.stride
+
+    def pieces_between(self, begin: int, end: int) -> list[Piece]:
+        """The pieces that lie in a step's interval, or in the preparation."""
+        low = bisect_left(self.pieces, begin, key=_start)
+        return self.pieces[low : bisect_left(self.pieces, end, low, key=_start)]
+
+    def waits_between(self, begin: int, end: int) -> list[Piece]:
+        """The waits that lie in a step's interval, or in the preparation."""
+        low, high = bisect_left(self.wait_starts, begin), bisect_left(self.wait_starts, end)
+        return [
+            Piece(start, stop, WAIT)
+            for start, stop in zip(self.wait_starts[low:high], self.wait_ends[low:high], strict=True)
+        ]
 
     def step_times(self) -> Iterator[int]:
         """The time of a step, waits and other buckets subtracted: of all but the first and the last."""
-        for at in range(1, len(self.begins) - 1):
-            if self.weights[at] == self.stride:
-                yield self.nets[at] // self.stride
+        if self.stride == 1 and not self.weights:
+            return islice(self.nets, 1, max(1, len(self.nets) - 1))
+        usual = (at for at in range(1, len(self.nets) - 1) if at not in self.weights)
+        return (self.nets[at] // self.stride for at in usual)
+
+    def sample(self) -> list[int]:
+        """The step times that the attempt's ideal is made of: its first ones."""
+        return list(islice(self.step_times(), JUDGED - 1))
+
+
+def _start(piece: Piece) -> int:
+    return piece[0]
 
 
 def open_ledger(attempt: Attempt, stride: int) -> Ledger:
-    """Lay out an attempt's intervals and pieces."""
-    seen = attempt.seen
-    ledger = Ledger(attempt, stride)
-    until = attempt.until
-    count = sum(1 for t in seen.times if t < until) if seen.times and seen.times[-1] >= until else len(seen.times)
-    times, done = seen.times[:count], seen.done[:count]
-    numbers = attempt.numbers[:count] if attempt.numbers is not None else list(range(count))
+    """Lay out an attempt's intervals and what owns time in them."""
+    seen, until = attempt.seen, attempt.until
+    count = bisect_right(seen.times, until)
+    called: Sequence[int] = seen.times[:count]
+    numbers = attempt.numbers[:count] if attempt.numbers is not None else range(count)
     pieces = sweep(seen.intervals, seen.start, until)
-    overlapped = 0
-    if any(d is not None for d in done):
-        steps = on_device(times, done, pieces, until)
-        pieces, overlapped = idle_only(pieces, steps, until)
-        times = steps.begins
-        ledger.device, ledger.last_done = True, steps.last_done
-    elif stride > 1:
-        times, numbers = _with_first_step(attempt, times, numbers, pieces, stride)
-    ledger.begins, ledger.numbers = times, numbers
-    _lay_out(ledger, pieces)
-    ledger.weights = _weights(numbers, stride)
-    ledger.overlapped = _beside(attempt, overlapped)
+    starts, ends = _clip(seen.wait_starts, seen.wait_ends, seen.start, until)
+    ledger = Ledger(attempt, stride)
+    waited = _spent(starts, ends) + _waited(pieces)
+    if any(when != UNKNOWN for when in seen.done[:count]):
+        ledger.device = on_device(called, seen.done[:count], pieces, until)
+        pieces = idle_pieces(pieces, ledger.device, until)
+        starts, ends = idle_waits(starts, ends, ledger.device)
+        called = ledger.device.begins
+    elif stride > 1 and count:
+        called, numbers = _with_first_step(attempt, called, numbers, pieces, stride)
+    ledger.overlapped = _beside(attempt, waited - _spent(starts, ends) - _waited(pieces))
+    ledger.begins, ledger.numbers = called, numbers
+    if not isinstance(numbers, range):
+        ledger.weights = {at: b - a for at, (a, b) in enumerate(pairwise(numbers)) if b > a and b - a != stride}
+    _lay_out(ledger, pieces, starts, ends)
     return ledger
 
 
+def _clip(starts: Sequence[int], ends: Sequence[int], low: int, high: int) -> tuple[Sequence[int], Sequence[int]]:
+    """The waits between two moments."""
+    if starts and (starts[0] < low or ends[-1] > high):
+        clipped = [(max(s, low), min(e, high)) for s, e in zip(starts, ends, strict=True) if e > low and s < high]
+        return array("q", [s for s, _ in clipped]), array("q", [e for _, e in clipped])
+    return starts, ends
+
+
+def _spent(starts: Sequence[int], ends: Sequence[int]) -> int:
+    return sum(ends) - sum(starts)
+
+
+def _waited(pieces: Sequence[Piece]) -> int:
+    return sum(p.end - p.start for p in pieces if p.source == WAIT)
+
+
 def _with_first_step(
-    attempt: Attempt, times: list[int], numbers: list[int], pieces: list[Piece], stride: int
-) -> tuple[list[int], list[int]]:
-    """Rule 5: where the first logged step was not the first run, begin at the end of preparation."""
-    expected = attempt.expected
-    if not times or expected is None or numbers[0] <= expected:
-        return times, numbers
-    begin = max((p.end for p in pieces if p.end <= times[0]), default=attempt.seen.start)
-    if begin >= times[0] or numbers[0] - expected >= 2 * stride:
-        return times, numbers
-    return [begin, *times], [expected, *numbers]
+    attempt: Attempt, called: Sequence[int], numbers: Sequence[int], pieces: Sequence[Piece], stride: int
+) -> tuple[Sequence[int], Sequence[int]]:
+    """Rule 5: where the first logged step was not the first run, that one begins when all was prepared."""
+    first = attempt.resumes_at(stride)
+    if first is None or first == numbers[0]:
+        return called, numbers
+    prepared = max((p.end for p in pieces if p.source[0] in PREPARING and p.end <= called[0]), default=attempt.seen.start)
+    waits = [*zip(attempt.seen.wait_starts, attempt.seen.wait_ends, strict=True), *(p[:2] for p in pieces if p.source == WAIT)]
+    batch = min((wait for wait in waits if prepared <= wait[0]), default=(0, prepared))[1]
+    if batch >= called[0]:
+        return called, numbers
+    return array("q", [batch, *called]), array("q", [first, *numbers])
 
 
-def _weights(numbers: list[int], stride: int) -> list[int]:
-    """How many steps each interval is; numbers may skip, which makes no step of nothing."""
-    weights = [b - a if b > a else stride for a, b in pairwise(numbers)]
-    return [*weights, stride] if numbers else []
-
-
-def _lay_out(ledger: Ledger, pieces: list[Piece]) -> None:
-    """Cut the pieces at the steps' beginnings; sum up what each interval has left."""
-    begins = ledger.begins
-    bounds = [*begins, ledger.until]
-    taken = [0] * len(bounds)
-    at = 0  # the piece belongs to the interval that ends at bounds[at]; 0 is the preparation
-    ledger.first_piece = [0]
+def _lay_out(ledger: Ledger, pieces: Sequence[Piece], starts: Sequence[int], ends: Sequence[int]) -> None:
+    """Cut pieces and waits at the steps' beginnings; sum up what each interval has left."""
+    begins, device = ledger.begins, ledger.device
+    ledger.wait_starts, ledger.wait_ends, ledger.waits = _lay_waits(begins, starts, ends)
+    if not begins:
+        ledger.pieces = list(pieces)
+        return
+    nets = array("q", map(sub, map(sub, [*begins[1:], ledger.until], begins), ledger.waits))
+    if device is not None:
+        ledger.gaps = gaps = array("q", map(sub, map(sub, begins[1:], device.free), ledger.waits))
+        gaps.append(0)
+        nets = array("q", map(sub, nets, gaps))
+    step = -1
     for begin, end, source in pieces:
         while begin < end:
-            while at < len(begins) and bounds[at] <= begin:
-                at += 1
-                ledger.first_piece.append(len(ledger.pieces))
-            cut = min(end, bounds[at]) if at < len(begins) else end
+            step = bisect_right(begins, begin, max(step, 0)) - 1
+            cut = min(end, begins[step + 1]) if step + 1 < len(begins) else end
             ledger.pieces.append(Piece(begin, cut, source))
-            taken[at] += cut - begin
-            if source[0] is Bucket.DATA_LOADING_SYNC and at:
-                ledger.waits[at - 1] = ledger.waits.get(at - 1, 0) + cut - begin
+            if step >= 0:
+                idle = device is not None and step + 1 < len(begins) and begin >= device.free[step]
+                (ledger.gaps if idle else nets)[step] -= cut - begin  # type: ignore[index]
             begin = cut
-    ledger.first_piece += [len(ledger.pieces)] * (len(bounds) + 1 - len(ledger.first_piece))
-    ledger.nets = [
-        max(0, end - begin - took) for begin, end, took in zip(bounds, bounds[1:], taken[1:], strict=False)
-    ]
+    ledger.nets = nets
+
+
+def _lay_waits(
+    begins: Sequence[int], starts: Sequence[int], ends: Sequence[int]
+) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+    """Waits, cut at the steps' beginnings; and how long each step waited."""
+    waits = [0] * len(begins)
+    step, last = -1, len(begins) - 1
+    straddling: list[int] = []
+    for at, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        while step < last and begins[step + 1] <= start:
+            step += 1
+        if step < last and begins[step + 1] < end:
+            straddling.append(at)
+        elif step >= 0:
+            waits[step] += end - start
+    if straddling:
+        cuts = {at: begins[bisect_right(begins, starts[at]) : bisect_left(begins, ends[at])] for at in straddling}
+        starts = array("q", sorted([*starts, *(cut for inner in cuts.values() for cut in inner)]))
+        ends = array("q", sorted([*ends, *(cut for inner in cuts.values() for cut in inner)]))
+        return _lay_waits(begins, starts, ends)
+    return starts, ends, waits
 
 
 def _beside(attempt: Attempt, waits: int) -> Breakdown:
@@ -180,102 +271,3 @@ def _beside(attempt: Attempt, waits: int) -> Breakdown:
         elif interval.activity is Activity.SAVE:
             spent[Bucket.SAVE_ASYNC] += max(0, end - interval.start)
     return Breakdown({(bucket, None): ns for bucket, ns in spent.items() if ns})
-
-
-def judge(ledger: Ledger, ideal: int | None, following: Attempt | None) -> None:
-    """Split what each interval has left, by the ideal step time (rules 3, 5, 6, 7 and 10)."""
-    ledger.ideal = ideal
-    ledger.rest = HANG if ledger.attempt.crashed else TEARDOWN
-    if not ledger.begins:
-        return
-    own = _judge_waits(ledger, ideal)
-    _judge_stuck(ledger, own)
-    _judge_last(ledger, own, following)
-    first = own[0] if len(own) > 1 else _until_done(ledger, own)
-    if ledger.ideal is None:
-        ledger.excess = first
-    else:
-        ledger.excess = max(0, first - ledger.weights[0] * ledger.ideal)
-    if len(own) == 1 and ledger.attempt.exit != "running":
-        ledger.last_owns = first - ledger.excess
-
-
-def _judge_waits(ledger: Ledger, ideal: int | None) -> list[int]:
-    """Rule 3: how much of each wait stalls; returns what every interval has left for its step."""
-    own = ledger.nets
-    if ledger.device or ledger.attempt.seen.waits_stall or not ledger.waits or ideal is None:
-        return own
-    own = list(own)
-    first_step, first_wait = _first_wait(ledger)
-    overlapped = 0
-    for step, waited in ledger.waits.items():
-        at_once = first_wait if step == first_step else 0
-        room = max(0, own[step] + waited - at_once - ledger.weights[step] * ideal)
-        stalled = at_once + min(waited - at_once, room)
-        if stalled < waited:
-            ledger.stalled[step] = stalled
-            own[step] += waited - stalled
-            overlapped += waited - stalled
-    ledger.overlapped += Breakdown({(Bucket.DATA_LOADING_ASYNC, None): overlapped})
-    return own
-
-
-def _first_wait(ledger: Ledger) -> tuple[int, int]:
-    """``(step, ns)`` of the first wait after the start; step -1 is the preparation."""
-    for at, piece in enumerate(ledger.pieces):
-        if piece.source[0] is Bucket.DATA_LOADING_SYNC:
-            return bisect_right(ledger.first_piece, at) - 2, piece.end - piece.start
-    return -1, 0
-
-
-def _judge_stuck(ledger: Ledger, own: list[int]) -> None:
-    """Rule 7: an interval whose excess is more than (n + 1) x ideal, and more than 0.1 s, was stuck.
-
-    The first step is rule 5's and the last rule 6's, unless it is still open in a living process.
-    """
-    ideal, last = ledger.ideal, len(own) - 1
-    if ideal is None:
-        return
-    for step in range(1, last + (ledger.attempt.exit == "running")):
-        weight = ledger.weights[step]
-        excess = own[step] - weight * ideal
-        if excess > STUCK_NS and excess > (weight + 1) * ideal:
-            ledger.slow[step] = excess
-    measured = sum(own[1:last])
-    if 2 * sum(excess for step, excess in ledger.slow.items() if step < last) > measured > 0:
-        ledger.bursty = True
-        ledger.slow.clear()
-        ledger.ideal = measured // sum(ledger.weights[1:last])
-
-
-def _judge_last(ledger: Ledger, own: list[int], following: Attempt | None) -> None:
-    """Rule 6: no later start bounds the last step, so the ideal or the device does."""
-    attempt, ideal, last = ledger.attempt, ledger.ideal, len(own) - 1
-    if attempt.exit == "running":
-        return
-    if ledger.last_done is not None:
-        ledger.last_owns = _until_done(ledger, own)
-    elif ideal is not None:
-        ledger.last_owns = min(own[last], ledger.stride * ideal)
-    if ideal is None or attempt.numbers is None or following is None or following.first_number is None:
-        return
-    completed = following.first_number - ledger.numbers[last]
-    if completed <= 0:
-        return
-    ledger.weights[last] = completed
-    if attempt.seen.end is None:
-        ledger.last_owns = min(own[last], completed * ideal)
-        if ledger.last_owns == own[last]:
-            gap = following.seen.start - ledger.until
-            ledger.beyond = max(0, min(gap, completed * ideal - own[last]))
-
-
-def _until_done(ledger: Ledger, own: list[int]) -> int:
-    """What the last step has left up to the moment when the device was done with it."""
-    last = len(own) - 1
-    if ledger.last_done is None:
-        return own[last]
-    free_after = ledger.until - ledger.last_done
-    for piece in ledger.pieces_of(last):
-        free_after -= max(0, piece.end - max(piece.start, ledger.last_done))
-    return max(0, own[last] - free_after)

@@ -1,22 +1,25 @@
-"""What one life of a process shows: its steps, activities, checkpoints and how it ended.
+"""What one life of a process shows: its steps, waits, activities, checkpoints and how it ended.
 
 This is the only place of attribution that looks at raw events. Everything later works on
-:class:`Observed`, whose lists are in order of time.
+:class:`Observed`, whose columns and lists are in order of time.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from operator import le
 
 from goodput_plugins.core.events import Activity, Event, Kind, in_order
-from goodput_plugins.core.runlog import Life
+from goodput_plugins.core.runlog import UNKNOWN, Life, Steps, column
 
 
 @dataclass(slots=True)
 class Interval:
-    """An activity of the training thread from ``start`` to ``end`` (None: its end never came)."""
+    """An activity from ``start`` to ``end`` (None: its end never came)."""
 
     start: int
     end: int | None
@@ -39,10 +42,12 @@ class Observed:
 
     Attributes:
         times: when each step of the training thread started.
-        numbers: the step numbers as recorded; None where not told.
-        done: when the device finished each step; None where not sampled. Empty: nothing is known.
+        numbers: the step numbers as recorded, or UNKNOWN.
+        done: when the device finished each step, or UNKNOWN. Empty: nothing is known.
         corrections: ``(index, number)``: the step at that index has that number.
-        intervals: activities of the training thread.
+        wait_starts: when the training thread began to wait for data, of the waits that ended.
+        wait_ends: when they ended.
+        intervals: all other activities of the training thread.
         elsewhere: activities of other threads, which own no time.
         restores: ``(when, label)`` of checkpoints that were restored.
         commits_took: background time of all commits, ns.
@@ -52,10 +57,12 @@ class Observed:
     """
 
     life: Life
-    times: list[int] = field(default_factory=list)
-    numbers: list[int | None] = field(default_factory=list)
-    done: list[int | None] = field(default_factory=list)
+    times: array[int] = field(default_factory=column)
+    numbers: array[int] = field(default_factory=column)
+    done: array[int] = field(default_factory=column)
     corrections: list[tuple[int, int]] = field(default_factory=list)
+    wait_starts: Sequence[int] = field(default_factory=list)
+    wait_ends: Sequence[int] = field(default_factory=list)
     intervals: list[Interval] = field(default_factory=list)
     elsewhere: list[Interval] = field(default_factory=list)
     saves: list[Saved] = field(default_factory=list)
@@ -77,18 +84,26 @@ class Observed:
     def foreign(self) -> bool:
         return self.life.foreign
 
+    @property
+    def saw_waits(self) -> bool:
+        """Whether it ever waited for data, as far as was told."""
+        return bool(self.wait_starts) or any(i.activity is Activity.DATA for i in (*self.intervals, *self.elsewhere))
+
 
 def observe(life: Life, until: int | None = None) -> Observed:
     """Sort out the events of a life, those after ``until`` left out."""
     events = sorted_events(life.events)
+    if until is not None:
+        events = events[: bisect_right(events, until, key=lambda e: e.time)]
+    steps, events = _steps_of(life, events)
     seen = Observed(life, last_sign=life.start)
-    thread = next((e.thread for e in events if e.kind is Kind.STEP), 0)
-    watch = _Watch(seen, thread)
+    _take_steps(seen, steps, until)
+    watch = _Watch(seen, steps.thread or 0)
     for event in events:
-        if until is not None and event.time > until:
-            break
         watch.note(event)
     watch.close()
+    if until is not None:
+        seen.last_sign = min(seen.last_sign, until)
     return seen
 
 
@@ -100,54 +115,83 @@ def sorted_events(events: list[Event]) -> list[Event]:
 
 
 def _total_order(event: Event) -> tuple[object, ...]:
-    absent = -(2**63)
     return (
         *in_order(event),
         event.kind.value,
         event.thread,
-        absent if event.step is None else event.step,
+        UNKNOWN if event.step is None else event.step,
         event.activity or "",
         event.name or "",
-        absent if event.duration is None else event.duration,
+        UNKNOWN if event.duration is None else event.duration,
         str(event.data),
     )
 
 
+def _steps_of(life: Life, events: list[Event]) -> tuple[Steps, list[Event]]:
+    """The steps that were told in columns or, else, those among the events; and the other events."""
+    if life.steps.told or not any(e.kind in (Kind.STEP, Kind.DEVICE, Kind.RUN) for e in events):
+        return life.steps, events
+    steps = Steps()
+    return steps, [event for event in events if not steps.add(event)]
+
+
+def _take_steps(seen: Observed, steps: Steps, until: int | None) -> None:
+    """The columns in order of time, cut at ``until``, the device's times put beside their steps."""
+    times, numbers, ordinals = steps.times, steps.numbers, steps.ordinals
+    if not all(map(le, times, times[1:])):
+        order = sorted(range(len(times)), key=times.__getitem__)
+        times, numbers, ordinals = (array("q", [c[at] for at in order]) for c in (times, numbers, ordinals))
+    if times and times[0] < seen.start:  # no step began before its process
+        times = array("q", [max(time, seen.start) for time in times])
+    starts, ends = steps.wait_starts, steps.wait_ends
+    done, done_ordinals = steps.done, steps.done_ordinals
+    if until is not None:
+        count, waits = bisect_right(times, until), bisect_right(ends, until)
+        times, numbers, ordinals = times[:count], numbers[:count], ordinals[:count]
+        starts, ends = starts[:waits], ends[:waits]
+        known = [at for at, when in enumerate(done) if when <= until]
+        done, done_ordinals = (array("q", [c[at] for at in known]) for c in (done, done_ordinals))
+    seen.times, seen.numbers = times, numbers
+    seen.wait_starts, seen.wait_ends = starts, ends
+    if done:
+        seen.done = _by_step(ordinals, done_ordinals, done)
+    for told in (times, ends, done):
+        if told:
+            seen.last_sign = max(seen.last_sign, max(told))
+
+
+def _by_step(ordinals: Sequence[int], done_ordinals: Sequence[int], done: Sequence[int]) -> array[int]:
+    """When each step was done, by its place; UNKNOWN where that was not told."""
+    by_ordinal: dict[int, int] = {}
+    for ordinal, when in zip(done_ordinals, done, strict=True):
+        by_ordinal[ordinal] = max(when, by_ordinal.get(ordinal, when))
+    return array("q", [by_ordinal.get(ordinal, UNKNOWN) for ordinal in ordinals])
+
+
 class _Watch:
-    """Goes through the events of a life once, keeping what is open."""
+    """Goes through the other events of a life once, keeping what is open."""
 
     def __init__(self, seen: Observed, thread: int) -> None:
         self.seen = seen
         self.thread = thread
+        self.first_step = seen.times[0] if seen.times else None
         self.open: dict[int, list[Interval]] = {}
         self.zero_length: set[tuple[int, int, Activity | None, str | None]] = set()
-        self.ordinals: dict[int, int] = {}
-        self.ordinal = 0
-        self.devices: list[tuple[int, int]] = []
 
     def note(self, event: Event) -> None:
         seen = self.seen
-        kind = event.kind
-        if kind is Kind.STEP:
-            if event.thread == self.thread:
-                self.ordinals[self.ordinal] = len(seen.times)
-                seen.times.append(event.time)
-                seen.numbers.append(event.step)
-            self.ordinal += 1
-        elif kind is Kind.DEVICE and event.step is not None:
-            self.devices.append((event.step, event.time))
-        elif kind is Kind.BEGIN:
+        last_sign = event.time
+        if event.kind is Kind.BEGIN:
             self.begin(event)
-        elif kind is Kind.FINISH:
+        elif event.kind is Kind.FINISH:
             self.finish(event)
-        elif kind is Kind.SPAN and event.activity is not None:
-            end = event.time + (event.duration or 0)
-            self.add(Interval(event.time, end, event.activity, event.name), event.thread)
-            self.checkpoint(event, event.time)
-            seen.last_sign = max(seen.last_sign, end)
+        elif event.kind is Kind.SPAN and event.activity is not None:
+            last_sign += event.duration or 0
+            self.add(Interval(event.time, last_sign, event.activity, event.name), event.thread)
+            self.checkpoint(event)
         else:
             self.mark(event)
-        seen.last_sign = max(seen.last_sign, event.time)
+        seen.last_sign = max(seen.last_sign, last_sign)
 
     def begin(self, event: Event) -> None:
         key = (event.time, event.thread, event.activity, event.name)
@@ -157,7 +201,7 @@ class _Watch:
         self.open.setdefault(event.thread, []).append(interval)
         self.add(interval, event.thread)
         if event.activity is Activity.SAVE:
-            self.checkpoint(event, event.time)
+            self.checkpoint(event)
 
     def finish(self, event: Event) -> None:
         opened = self.open.get(event.thread, [])
@@ -166,30 +210,30 @@ class _Watch:
             if interval.activity is event.activity and event.name in (None, interval.name):
                 interval.end = event.time
                 for inner in opened[at + 1 :]:
-                    inner.end = inner.end or -event.time  # its own end may still come; see close()
+                    inner.end = inner.end or -event.time  # its own end may still come; see _believed_end
                 del opened[at]
                 break
         else:
             # At equal times ends come first, so the end of something that took no time precedes it.
             self.zero_length.add((event.time, event.thread, event.activity, event.name))
         if event.activity is Activity.RESTORE:
-            self.checkpoint(event, event.time)
+            self.checkpoint(event)
 
     def add(self, interval: Interval, thread: int) -> None:
-        ours = thread == self.thread or (thread == 0 and not self.seen.times)
-        (self.seen.intervals if ours else self.seen.elsewhere).append(interval)
+        early = thread == 0 and (self.first_step is None or interval.start < self.first_step)
+        (self.seen.intervals if early or thread == self.thread else self.seen.elsewhere).append(interval)
 
-    def checkpoint(self, event: Event, when: int) -> None:
+    def checkpoint(self, event: Event) -> None:
         if event.activity is Activity.SAVE:
-            self.seen.saves.append(Saved(when, event.step))
+            self.seen.saves.append(Saved(event.time, event.step))
         elif event.activity is Activity.RESTORE and event.step is not None:
-            self.seen.restores.append((when, event.step))
+            self.seen.restores.append((event.time, event.step))
 
     def mark(self, event: Event) -> None:
         seen = self.seen
         match event.kind:
-            case Kind.NUMBER if event.step is not None and seen.times:
-                seen.corrections.append((len(seen.times) - 1, event.step))
+            case Kind.NUMBER if event.step is not None and (at := bisect_right(seen.times, event.time)):
+                seen.corrections.append((at - 1, event.step))
             case Kind.COMMIT:
                 seen.commits_took += event.duration or 0
                 self.commit(event.step)
@@ -216,17 +260,12 @@ class _Watch:
         seen = self.seen
         if seen.end is not None and seen.times and seen.end.time < seen.times[-1]:
             seen.end = None  # it went on, so that was not its end
-        if self.devices:
-            seen.done = [None] * len(seen.times)
-            for ordinal, when in self.devices:
-                at = self.ordinals.get(ordinal)
-                if at is not None:
-                    seen.done[at] = max(when, seen.done[at] or 0)
         for interval in seen.intervals:
             interval.end = _believed_end(interval, seen.times)
+        _part_waits(seen)
 
 
-def _believed_end(interval: Interval, steps: list[int]) -> int | None:
+def _believed_end(interval: Interval, steps: Sequence[int]) -> int | None:
     """Rule 1: a step's start ends what is open, unless its own end comes before the following step.
 
     A negative end marks one that was lost while the activity around it ended (at that time).
@@ -240,3 +279,25 @@ def _believed_end(interval: Interval, steps: list[int]) -> int | None:
     around = -interval.end if own is None and interval.end is not None else None
     ends = [end for end in (first, around) if end is not None]
     return min(ends) if ends else None
+
+
+def _part_waits(seen: Observed) -> None:
+    """Put the waits that touch no other activity, nor each other, into the columns."""
+    starts, ends = seen.wait_starts, seen.wait_ends
+    told = [(i.start, i.end) for i in seen.intervals if i.activity is Activity.DATA and i.end is not None]
+    if told:
+        seen.intervals = [i for i in seen.intervals if i.activity is not Activity.DATA or i.end is None]
+        waits = sorted([*zip(starts, ends, strict=True), *told])
+        starts, ends = [start for start, _ in waits], [end for _, end in waits]
+    mixed = {at for at, (end, start) in enumerate(zip(ends, starts[1:], strict=False)) if start < end}
+    mixed |= {at + 1 for at in mixed}
+    reach = list(accumulate(ends, max)) if mixed else ends
+    for interval in seen.intervals:
+        low = bisect_right(reach, interval.start)
+        high = len(starts) if interval.end is None else bisect_left(starts, interval.end)
+        mixed.update(range(low, high))
+    if mixed:
+        seen.intervals += [Interval(starts[at], ends[at], Activity.DATA, None) for at in sorted(mixed)]
+        starts = [start for at, start in enumerate(starts) if at not in mixed]
+        ends = [end for at, end in enumerate(ends) if at not in mixed]
+    seen.wait_starts, seen.wait_ends = array("q", starts), array("q", ends)

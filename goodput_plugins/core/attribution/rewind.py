@@ -8,7 +8,7 @@ says that wasted progress is not known.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -33,13 +33,14 @@ def rewind(ledgers: Sequence[Ledger]) -> int | None:
     preserved: int | None = None
     for ledger in ledgers:
         attempt = ledger.attempt
+        ledger.stretches = _ascending(ledger.numbers)
         if attempt.numbers is None:
             continue
-        for stretch in _ascending(ledger):
-            first = ledger.numbers[stretch.start]
+        for start, stop in ledger.stretches:
+            first = ledger.numbers[start]
             _take_back(standing, first)
             preserved = _at_most(preserved, first - 1)
-            standing.append(stretch)
+            standing.append(Stretch(ledger, start, stop))
         if attempt.next_step is not None:
             _take_back(standing, attempt.next_step)
             preserved = _at_most(preserved, attempt.next_step - 1)
@@ -53,14 +54,12 @@ def _at_most(preserved: int | None, limit: int) -> int | None:
     return preserved if preserved is None else min(preserved, limit)
 
 
-def _ascending(ledger: Ledger) -> Iterator[Stretch]:
-    start = 0
-    for at, (a, b) in enumerate(pairwise(ledger.numbers), 1):
-        if b <= a:
-            yield Stretch(ledger, start, at)
-            start = at
-    if ledger.numbers:
-        yield Stretch(ledger, start, len(ledger.numbers))
+def _ascending(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """The stretches of ascending numbers, as ``(start, stop)``."""
+    if isinstance(numbers, range):
+        return [(0, len(numbers))] if numbers else []
+    breaks = [at for at, (a, b) in enumerate(pairwise(numbers), 1) if b <= a]
+    return list(pairwise([0, *breaks, len(numbers)])) if numbers else []
 
 
 def _take_back(standing: list[Stretch], first: int) -> None:
@@ -68,12 +67,11 @@ def _take_back(standing: list[Stretch], first: int) -> None:
     while standing:
         ledger, start, stop = standing.pop()
         cut = bisect_left(ledger.numbers, first, start, stop)
-        for step in range(cut, stop):
-            ledger.lost_from[step] = ledger.numbers[step]
+        if cut < stop:
+            ledger.lost.append((cut, stop))
         if cut > start:
             before = cut - 1
-            if ledger.numbers[before] + ledger.weights[before] > first:
-                known = ledger.lost_from.get(before, first)
-                ledger.lost_from[before] = min(known, first)
+            if ledger.numbers[before] + ledger.weight(before) > first:
+                ledger.lost_from[before] = min(first, ledger.lost_from.get(before, first))
             standing.append(Stretch(ledger, start, cut))
             return

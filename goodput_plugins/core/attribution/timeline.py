@@ -1,29 +1,29 @@
 """The timeline: every second of a generation in order, each with its one bucket.
 
-Here the ledgers become segments (rules 2, 9 and 11). They are made as they are asked for, so a run
-of millions of steps needs no list of them.
+Here the ledgers become segments (rules 2, 9 and 11), made as they are asked for.
+:mod:`~goodput_plugins.core.attribution.tally` sums them up without making them all.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from goodput_plugins.core.attribution.activities import Piece
 from goodput_plugins.core.attribution.generations import Attempt, is_disruption
-from goodput_plugins.core.attribution.ledger import (
-    FIRST_STEP,
-    PREPARATION,
-    PRODUCTIVE,
-    SLOW_STEP,
-    Ledger,
-)
+from goodput_plugins.core.attribution.ledger import HOST_GAP, WAIT, Ledger
 from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.core.report import Breakdown, Source
 
+PRODUCTIVE: Source = (Bucket.PRODUCTIVE, None)
 WASTED: Source = (Bucket.WASTED_PROGRESS, None)
+PREPARATION: Source = (Bucket.TRAINING_PREP, None)
+FIRST_STEP: Source = (Bucket.PROGRAM_STARTUP, "FIRST_STEP")
+SLOW_STEP: Source = (Bucket.OTHER, "SLOW_STEP")
 RECOVERY: Source = (Bucket.INFRASTRUCTURE_RECOVERY, None)
 EXCLUDED: Source = (Bucket.EXCLUDED, None)
 
@@ -56,13 +56,11 @@ class Generation:
         ledgers: one for each attempt.
         end: where its timeline ends, ns since the epoch.
         preserved: the highest step inside a committed checkpoint; None where there is none.
-        stride: every how many steps one is logged.
     """
 
     ledgers: list[Ledger]
     end: int
     preserved: int | None = None
-    stride: int = 1
 
     @property
     def start(self) -> int:
@@ -81,7 +79,7 @@ class Generation:
         """Work beside the training thread; it owns no time."""
         return sum((ledger.overlapped for ledger in self.ledgers), Breakdown())
 
-    @property
+    @cached_property
     def disrupted_at(self) -> list[int]:
         """When each disruption happened."""
         attempts = self.attempts
@@ -94,39 +92,43 @@ class Generation:
 
     def segments(self) -> Iterator[Segment]:
         """All time from the first process start to the end, in order, without gap or overlap."""
-        followers: list[Ledger | None] = [*self.ledgers[1:], None]
-        for life, (ledger, following) in enumerate(zip(self.ledgers, followers, strict=True)):
-            yield from self._attempt(life, ledger)
-            until = ledger.until + ledger.beyond
-            if ledger.beyond:
-                lost = len(ledger.begins) - 1 in ledger.lost_from
-                yield Segment(ledger.until, until, *(WASTED if lost else PRODUCTIVE), life, ledger.numbers[-1])
-            gap_to = following.attempt.seen.start if following is not None else self.end
-            if until < gap_to:
-                yield Segment(until, gap_to, *self._gap(ledger.attempt, following), None, None)
+        for life, ledger in enumerate(self.ledgers):
+            yield from self.preparation(life)
+            for step in range(len(ledger.begins)):
+                yield from self.of_step(life, step)
+            yield from self.after(life)
 
-    def _gap(self, attempt: Attempt, following: Ledger | None) -> Source:
-        """Rule 2: who owns the time after an attempt."""
-        after = following.attempt if following is not None else None
-        return RECOVERY if is_disruption(attempt, after) else EXCLUDED
+    def preparation(self, life: int) -> Iterator[Segment]:
+        """The segments of an attempt before its first step."""
+        ledger = self.ledgers[life]
+        begin, end = ledger.attempt.seen.start, ledger.first_begin
+        pieces = sorted(ledger.pieces_between(begin, end) + ledger.waits_between(begin, end))
+        return _fill(begin, end, pieces, [(PREPARATION, None, None)], life)
 
-    def _attempt(self, life: int, ledger: Ledger) -> Iterator[Segment]:
-        first = ledger.begins[0] if ledger.begins else ledger.until
-        yield from _fill(ledger.attempt.seen.start, first, ledger.pieces_of(-1), [(PREPARATION, None, None)], life)
-        simple = not ledger.slow and ledger.stride == 1
-        last = len(ledger.begins) - 1
-        pieces_from = ledger.first_piece
-        for step in range(last + 1):
-            begin, end = ledger.interval(step)
-            if simple and 0 < step < last and pieces_from[step + 1] == pieces_from[step + 2] and begin < end:
-                owner = WASTED if step in ledger.lost_from else PRODUCTIVE
-                yield Segment(begin, end, *owner, life, ledger.numbers[step])
-                continue
-            pieces = ledger.pieces_of(step)
-            if step in ledger.stalled:
-                pieces = _stalled_part(pieces, ledger.stalled[step])
-            own = end - begin - sum(piece.end - piece.start for piece in pieces)
-            yield from _fill(begin, end, pieces, self._parts(ledger, step, own), life, ledger.numbers[step])
+    def of_step(self, life: int, step: int) -> Iterator[Segment]:
+        """The segments of a step's interval."""
+        ledger = self.ledgers[life]
+        begin, end = ledger.interval(step)
+        pieces = sorted(ledger.pieces_between(begin, end) + ledger.waits_between(begin, end))
+        if step in ledger.stalled:
+            pieces = _stalled_part(pieces, ledger.stalled[step])
+        if ledger.device is not None and step + 1 < len(ledger.begins):
+            pieces = _with_gap(pieces, ledger.device.free[step], end)
+        own = end - begin - sum(piece.end - piece.start for piece in pieces)
+        return _fill(begin, end, pieces, self._parts(ledger, step, own), life, ledger.numbers[step])
+
+    def after(self, life: int) -> Iterator[Segment]:
+        """Rule 2: what lies between an attempt's own time and the next one, or the end."""
+        ledger = self.ledgers[life]
+        until = ledger.until + ledger.beyond
+        following = self.attempts[life + 1] if life + 1 < len(self.ledgers) else None
+        if ledger.beyond:
+            source = WASTED if ledger.is_lost(len(ledger.begins) - 1) else PRODUCTIVE
+            yield Segment(ledger.until, until, *source, life, ledger.numbers[-1])
+        gap_to = following.seen.start if following is not None else self.end
+        if until < gap_to:
+            source = RECOVERY if is_disruption(ledger.attempt, following) else EXCLUDED
+            yield Segment(until, gap_to, *source, None, None)
 
     def _parts(self, ledger: Ledger, step: int, own: int) -> list[Part]:
         """Rule 11: what a step's own time is spent on, in order; the last part takes what is left."""
@@ -140,24 +142,23 @@ class Generation:
         elif step in ledger.slow:
             own, rest = own - ledger.slow[step], SLOW_STEP
         parts += self._progress(ledger, step, own)
-        parts.append((rest, None, None) if rest is not None else (parts.pop()[0], None, None))
+        parts.append((rest, None, None) if rest is not None else (parts[-1][0], None, parts[-1][2]))
         return parts
 
     def _progress(self, ledger: Ledger, step: int, own: int) -> list[Part]:
         """Rules 8 and 10: a step's progress, kept and lost; an interval of n is spread over its steps."""
-        number, weight = ledger.numbers[step], ledger.weights[step]
-        lost = ledger.lost_from.get(step, number + weight)
+        number, weight = ledger.numbers[step], ledger.weight(step)
+        lost = number if ledger.is_lost(step) else ledger.lost_from.get(step, number + weight)
         cuts = {number, number + weight, max(number, lost)}
         if self.preserved is not None and number <= self.preserved < number + weight:
             cuts.add(self.preserved + 1)
-        ordered = sorted(cuts)
         return [
             (
                 WASTED if begin >= lost else PRODUCTIVE,
                 own * (end - number) // weight - own * (begin - number) // weight,
                 begin,
             )
-            for begin, end in pairwise(ordered)
+            for begin, end in pairwise(sorted(cuts))
         ]
 
 
@@ -169,7 +170,7 @@ def _stalled_part(pieces: list[Piece], stalled: int) -> list[Piece]:
     """The pieces with only the first ``stalled`` ns of the waits."""
     kept = []
     for piece in pieces:
-        if piece.source[0] is Bucket.DATA_LOADING_SYNC:
+        if piece.source == WAIT:
             end = min(piece.end, piece.start + stalled)
             stalled -= end - piece.start
             if piece.start < end:
@@ -179,6 +180,20 @@ def _stalled_part(pieces: list[Piece], stalled: int) -> list[Piece]:
     return kept
 
 
+def _with_gap(pieces: list[Piece], begin: int, end: int) -> list[Piece]:
+    """The pieces, and a HOST_GAP wherever there is none between ``begin`` and ``end``."""
+    at = bisect_right(pieces, begin, key=lambda piece: piece.end)
+    filled: list[Piece] = []
+    for piece in pieces[at:]:
+        if begin < piece.start:
+            filled.append(Piece(begin, piece.start, HOST_GAP))
+        filled.append(piece)
+        begin = piece.end
+    if begin < end:
+        filled.append(Piece(begin, end, HOST_GAP))
+    return pieces[:at] + filled
+
+
 def _fill(
     begin: int, end: int, pieces: list[Piece], parts: list[Part], life: int, number: int | None = None
 ) -> Iterator[Segment]:
@@ -186,7 +201,7 @@ def _fill(
     waiting = iter(parts)
     source, left, step = next(waiting)
     at = begin
-    for piece in [*pieces, None]:
+    for piece in chain(pieces, [None]):
         free_to = end if piece is None else piece.start
         while at < free_to:
             if left == 0:

@@ -1,0 +1,136 @@
+"""Splitting what each interval has left, by the ideal step time (rules 3, 5, 6, 7 and 10)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from goodput_plugins.core.attribution.generations import Attempt
+from goodput_plugins.core.attribution.ledger import TEARDOWN, WAIT, Ledger
+from goodput_plugins.core.buckets import Bucket
+from goodput_plugins.core.report import Breakdown, Source
+
+STUCK_NS = 100_000_000
+"""An excess below this is never a stuck step."""
+
+HANG: Source = (Bucket.INFRASTRUCTURE_RECOVERY, "HANG")
+
+
+def judge(ledger: Ledger, ideal: int | None, following: Attempt | None) -> None:
+    """Decide what of each interval is progress, and what the rest is.
+
+    Args:
+        ledger: laid out; its lower half is filled in.
+        ideal: the ideal step time, ns; None where there is none.
+        following: the next attempt of the generation.
+    """
+    ledger.ideal = ideal
+    ledger.rest = HANG if ledger.attempt.crashed else TEARDOWN
+    ledger.own = ledger.nets
+    if not ledger.begins:
+        return
+    _judge_waits(ledger)
+    _judge_stuck(ledger)
+    _judge_last(ledger, following)
+    _judge_first(ledger)
+
+
+def _judge_waits(ledger: Ledger) -> None:
+    """Rule 3: where nothing is known of the device, how much of each wait stalls."""
+    ideal = ledger.ideal
+    if ledger.device is not None or ledger.attempt.seen.waits_stall or ideal is None:
+        return
+    waits = {step: waited for step, waited in enumerate(ledger.waits) if waited}
+    for piece in ledger.pieces:
+        step = bisect_right(ledger.begins, piece.start) - 1
+        if piece.source == WAIT and step >= 0:
+            waits[step] = waits.get(step, 0) + piece.end - piece.start
+    if not waits:
+        return
+    ledger.own = own = list(ledger.nets)
+    first_step, first_wait = _first_wait(ledger)
+    overlapped = 0
+    for step, waited in waits.items():
+        at_once = first_wait if step == first_step else 0
+        room = max(0, own[step] + waited - at_once - ledger.weight(step) * ideal)
+        stalled = at_once + min(waited - at_once, room)
+        if stalled < waited:
+            ledger.stalled[step] = stalled
+            own[step] += waited - stalled
+            overlapped += waited - stalled
+    ledger.overlapped += Breakdown({(Bucket.DATA_LOADING_ASYNC, None): overlapped})
+
+
+def _first_wait(ledger: Ledger) -> tuple[int, int]:
+    """``(step, ns)`` of the first wait after the start; step -1 is the preparation."""
+    waits = [(p.start, p.end) for p in ledger.pieces if p.source == WAIT][:1]
+    if ledger.wait_starts:
+        waits.append((ledger.wait_starts[0], ledger.wait_ends[0]))
+    start, end = min(waits)
+    return bisect_right(ledger.begins, start) - 1, end - start
+
+
+def _judge_stuck(ledger: Ledger) -> None:
+    """Rule 7: an interval whose excess is more than (n + 1) x ideal, and more than 0.1 s, was stuck.
+
+    The first step is rule 5's and the last rule 6's, unless it is still open in a living process.
+    """
+    ideal, own, stride = ledger.ideal, ledger.own, ledger.stride
+    if ideal is None:
+        return
+    last = len(own) - 1
+    usual = stride * ideal + max((stride + 1) * ideal, STUCK_NS)
+    for step in [at for at, left in enumerate(own) if left > usual]:
+        weight = ledger.weight(step)
+        excess = own[step] - weight * ideal
+        judged = 0 < step < last or (step == last > 0 and ledger.attempt.exit == "running")
+        if judged and excess > max((weight + 1) * ideal, STUCK_NS):
+            ledger.slow[step] = excess
+    measured = sum(own[1:last])
+    if 2 * sum(excess for step, excess in ledger.slow.items() if step < last) > measured > 0:
+        ledger.bursty = True
+        ledger.slow.clear()
+        ledger.ideal = measured // sum(ledger.weight(step) for step in range(1, last))
+
+
+def _judge_last(ledger: Ledger, following: Attempt | None) -> None:
+    """Rule 6: no later start bounds the last step, so the ideal or the device does."""
+    attempt, ideal, own = ledger.attempt, ledger.ideal, ledger.own
+    last = len(own) - 1
+    if attempt.exit == "running":
+        return
+    if ledger.device is not None and ledger.device.last_done is not None:
+        ledger.last_owns = _until_done(ledger, ledger.device.last_done)
+    elif ideal is not None:
+        ledger.last_owns = min(own[last], ledger.stride * ideal)
+    resumed_at = following.resumes_at(ledger.stride) if following is not None else None
+    if ideal is None or attempt.numbers is None or following is None or resumed_at is None:
+        return
+    completed = resumed_at - ledger.numbers[last]
+    if completed <= 0:
+        return
+    ledger.weights[last] = completed
+    if attempt.seen.end is None and (ledger.device is None or ledger.device.last_done is None):
+        ledger.last_owns = min(own[last], completed * ideal)
+        if ledger.last_owns == own[last]:
+            gap = following.seen.start - ledger.until
+            ledger.beyond = max(0, min(gap, completed * ideal - own[last]))
+
+
+def _judge_first(ledger: Ledger) -> None:
+    """Rule 5: what the first step has above the ideal is startup; of a single step, before rule 6."""
+    first = ledger.own[0]
+    single = len(ledger.own) == 1
+    if single and ledger.device is not None and ledger.device.last_done is not None:
+        first = _until_done(ledger, ledger.device.last_done)
+    ledger.excess = first if ledger.ideal is None else max(0, first - ledger.weight(0) * ledger.ideal)
+    if single and ledger.attempt.exit != "running":
+        ledger.last_owns = first - ledger.excess
+
+
+def _until_done(ledger: Ledger, done: int) -> int:
+    """What the last step has left up to the moment when the device was done with it."""
+    begin, end = ledger.interval(len(ledger.begins) - 1)
+    taken: Sequence[tuple[int, int, Source]] = [*ledger.pieces_between(begin, end), *ledger.waits_between(begin, end)]
+    after = end - done - sum(max(0, stop - max(start, done)) for start, stop, _ in taken)
+    return max(0, ledger.own[-1] - after)
