@@ -128,8 +128,9 @@ def main():
         with timing("step", step):
             state, loss = train_step(state, *batch)
             loss.block_until_ready()
-        with timing("save", step):
-            manager.save(step, args=ocp.args.StandardSave(state))
+        asked = time.time_ns()
+        saved = manager.save(step, args=ocp.args.StandardSave(state))
+        note("save" if saved else "no save", asked, time.time_ns(), step)
         if step % EVAL_EVERY == EVAL_EVERY - 1:
             with timing("eval", step):
                 evaluate(state, images[:360], labels[:360])
