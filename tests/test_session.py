@@ -43,7 +43,7 @@ def test_what_was_told_before_training_comes_first(run: Runner) -> None:
     assert [event.kind for event in events] == [Kind.START, Kind.BEGIN, Kind.FINISH, Kind.STEP, Kind.END]
     assert events[3].step == 7
     assert header["run"].startswith("train-") and header["start"] == events[0].time
-    assert header["attempt"] == run.journals[0].stem and header["pid"] > 0 and header["argv"][0].endswith("train.py")
+    assert header["attempt"] == run.journals[0].stem and header["pid"] > 0 and header["script"].endswith("train.py")
     assert run.journals[0].parent.name == header["run"]
 
 

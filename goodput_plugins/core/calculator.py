@@ -92,7 +92,8 @@ def _choose(log: RunLog, generations: list[Generation], wanted: int | None, unti
         begun = [at for at, g in enumerate(generations) if until is None or g.start < until]
         return begun[-1] if begun else 0
     if not -len(generations) <= wanted < len(generations):
-        raise UnusableData(f"run {log.run!r}: has {len(generations)} generations, from 0; there is no {wanted}.")
+        last = len(generations) - 1
+        raise UnusableData(f"run {log.run!r}: its generations are 0 to {last}; there is no {wanted}.")
     return wanted % len(generations)
 
 

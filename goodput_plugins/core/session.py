@@ -153,7 +153,7 @@ class Session:
             "pid": os.getpid(),
             "host": platform.node(),
             "python": platform.python_version(),
-            "argv": [str(word) for word in sys.argv],
+            "script": str(sys.argv[0]) if sys.argv else "",  # not its arguments: they may hold secrets
         }
 
     def _hold(self, line: bytes) -> None:

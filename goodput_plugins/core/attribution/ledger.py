@@ -205,8 +205,11 @@ def _with_first_step(
     first = attempt.resumes_at(stride)
     if first is None or first == numbers[0]:
         return called, numbers
-    prepared = max((p.end for p in pieces if p.source[0] in PREPARING and p.end <= called[0]), default=attempt.seen.start)
-    waits = [*zip(attempt.seen.wait_starts, attempt.seen.wait_ends, strict=True), *(p[:2] for p in pieces if p.source == WAIT)]
+    seen = attempt.seen
+    ready = [p.end for p in pieces if p.source[0] in PREPARING and p.end <= called[0]]
+    prepared = max(ready, default=seen.start)
+    waits = [(p.start, p.end) for p in pieces if p.source == WAIT]
+    waits += zip(seen.wait_starts, seen.wait_ends, strict=True)
     batch = min((wait for wait in waits if prepared <= wait[0]), default=(0, prepared))[1]
     if batch >= called[0]:
         return called, numbers
