@@ -8,7 +8,7 @@ event as an array, its fields in the order of :class:`Event` with trailing nulls
     ["b",1780000013000000000,0,41,"save"]                    the training thread begins a save
     ["f",1780000013500000000,0,41,"save"]                    ... and finishes it
     ["x",1780000014000000000,0,null,"compile","jit(f)",2000000]    a compilation of 2 ms, told afterwards
-    ["r",1780000015000000000,0,42,null,null,null,[30, ...]]        a run: step 42 starts, and more follow
+    ["r",1780000015000000000,0,42,null,null,null,[30,...,-1]]      a run: step 42 starts, and more follow
 
 Times are integer nanoseconds since the epoch, durations integer nanoseconds.
 """
@@ -36,7 +36,8 @@ class Kind(StrEnum):
     the ordinal of the first step among the STEPs of this attempt; then, for each further step, three
     that are not negative: when it waited for data (ns after the step before began), how long, and
     when it began (likewise; 0, 0 where it did not wait); and in between, for each step that the
-    device has finished, two negative ones: -1 - its ordinal, and -1 - when (ns after the run began)."""
+    device has finished, two negative ones: -1 - its ordinal, and -1 - when (ns after the run began).
+    A lone -1 closes the line."""
     NUMBER = "n"
     """The number of the step that started last is ``step`` (a correction)."""
     DEVICE = "d"

@@ -13,6 +13,8 @@ from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.core.events import Activity
 from goodput_plugins.core.report import Breakdown, Finding
 
+SHORTEST_HANG_NS = 1_000_000_000
+"""A process that was alive for less than this before it died did not hang."""
 WORTH_TELLING = 0.01
 """Everyday badput is a finding from this share of the elapsed time on."""
 
@@ -48,7 +50,7 @@ def _disruptions(generation: Generation, spent: Breakdown) -> Iterator[Finding]:
         text = f"{_count(steps, 'step')} were rolled back and done again. Saving more often loses less."
         yield Finding("wasted-progress", wasted, text)
     hang = spent.detail(Bucket.INFRASTRUCTURE_RECOVERY).get("HANG", 0)
-    if hang:
+    if hang > SHORTEST_HANG_NS:
         text = "The process was alive but took no step before it ended: a hang, most likely in a collective."
         yield Finding("hang", hang, text)
     gap = spent[Bucket.INFRASTRUCTURE_RECOVERY] - hang
@@ -77,19 +79,21 @@ def _steps(generation: Generation, spent: Breakdown) -> Iterator[Finding]:
 
 
 def _recompiles(generation: Generation) -> Iterator[Finding]:
+    """Functions that were compiled again after the first step of an attempt."""
     took: defaultdict[str, list[int]] = defaultdict(list)
     for ledger in generation.ledgers:
-        if len(ledger.begins) < 2:
-            continue
-        for interval in ledger.attempt.seen.intervals:
-            if interval.activity is Activity.COMPILE and interval.start >= ledger.begins[1] and interval.end:
-                took[interval.name or "a function"].append(interval.end - interval.start)
+        stepping = ledger.begins[1] if len(ledger.begins) > 1 else ledger.until
+        compiled: set[str] = set()
+        for interval in sorted(ledger.attempt.seen.intervals, key=lambda i: i.start):
+            if interval.activity in (Activity.COMPILE, Activity.CACHE_LOAD) and interval.name and interval.end:
+                if interval.name in compiled and interval.start >= stepping:
+                    took[interval.name].append(interval.end - interval.start)
+                compiled.add(interval.name)
     if took:
         dearest = max(took, key=lambda name: sum(took[name]))
-        total = sum(map(sum, took.values()))
         times = sum(map(len, took.values()))
-        text = f"{_count(times, 'compilation')} after the first step, most time in {dearest} ({len(took[dearest])} x)."
-        yield Finding("recompiles", total, text)
+        text = f"{_count(times, 'compilation')} of what had been compiled, mostly {dearest} ({len(took[dearest])} x)."
+        yield Finding("recompiles", sum(map(sum, took.values())), text)
 
 
 def _shares(spent: Breakdown) -> Iterator[Finding]:

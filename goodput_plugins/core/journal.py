@@ -25,8 +25,8 @@ CHUNK = 256 * 1024
 """How much of the file is reserved and mapped at a time, bytes."""
 PATIENCE = 0.001
 """How long to wait for another thread's memory copy, s; only a signal handler ever waits that long."""
-CLOSING = b"]]\n"
-"""What ends a line that was left open."""
+CLOSING = b"-1]]\n"
+"""What ends a line that was left open, after the comma of its last number."""
 
 
 class Journal:
@@ -68,7 +68,7 @@ class Journal:
                 self._lock.release()
 
     def open_line(self, head: bytes) -> int:
-        """Append the beginning of a line, up to and including the first element of its last list.
+        """Append the beginning of a line, up to and including a comma in its last list.
 
         Returns:
             What :meth:`extend` knows it by; 0 if the journal is busy, and then nothing was written.
@@ -86,7 +86,7 @@ class Journal:
             self._lock.release()
 
     def extend(self, line: int, more: bytes) -> bool:
-        """Append to that open line; False if it was closed by another line since."""
+        """Append to that open line, up to and including a comma; False if another line closed it since."""
         if line != self._open_line or not self._take_lock():
             return False
         try:

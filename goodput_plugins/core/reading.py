@@ -96,7 +96,8 @@ def _journal(path: Path, data: bytes) -> _Journal:
         raise UnusableData(f"{path}: its header tells no run or no start.")
     lines = [line for line in data.replace(b"\0", b"").split(b"\n")[1:] if line]
     if lines and lines[-1].startswith(b'["r",') and not lines[-1].endswith(b"]"):
-        lines[-1] = lines[-1].rpartition(b",")[0] + b"]]"  # a run that was growing when the process was killed
+        # It was growing when the process was killed; a number without its comma may be torn.
+        lines[-1] = lines[-1].rpartition(b",")[0] + b"]]"
     events, torn = _parse(lines)
     _check_order(path, events)
     return _Journal(header, events, torn)

@@ -186,7 +186,7 @@ class Recorder(NullRecorder):
         self.steps = ordinal + 1
         run = self._run
         if run is not None and run.next == number and now >= run.last and run.is_here():
-            more = b",%d" % (now - run.last) if run.waited else b",0,0,%d" % (now - run.last)
+            more = b"%d," % (now - run.last) if run.waited else b"0,0,%d," % (now - run.last)
             if self._extend(run, more):
                 run.follow(now, number)
                 return ordinal
@@ -200,7 +200,7 @@ class Recorder(NullRecorder):
     def device_done(self, ordinal: int, at: int) -> None:
         """The device finished the work of that step at that time (any thread may tell)."""
         run = self._run
-        if run is None or at < run.began or not self._extend(run, b",%d,%d" % (-1 - ordinal, run.began - at - 1)):
+        if run is None or at < run.began or not self._extend(run, b"%d,%d," % (-1 - ordinal, run.began - at - 1)):
             self.write(b'["d",%d,0,%d]\n' % (at, ordinal))
 
     def heartbeat(self) -> None:
@@ -242,7 +242,7 @@ class Recorder(NullRecorder):
 
     def _waited(self, run: _Run, begun: int, lasted: int) -> None:
         """A wait for data is over: the next step of the run tells of it, if it is the first since the last."""
-        if not run.waited and begun >= run.last and self._extend(run, b",%d,%d" % (begun - run.last, lasted)):
+        if not run.waited and begun >= run.last and self._extend(run, b"%d,%d," % (begun - run.last, lasted)):
             run.waited = True
         else:
             self._event(Kind.SPAN, begun, None, Activity.DATA, None, lasted)
@@ -253,7 +253,7 @@ class Recorder(NullRecorder):
         told = b"%d" % number if is_number(number) else b"null"
         line = 0
         if self._sink is not None:
-            line = self._sink.open_line(b'["r",%d,%d,%b,null,null,null,[%d' % (now, thread, told, ordinal))
+            line = self._sink.open_line(b'["r",%d,%d,%b,null,null,null,[%d,' % (now, thread, told, ordinal))
         if line:
             self._run = _Run(line, thread, now, number)
             return

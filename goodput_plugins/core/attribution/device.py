@@ -12,7 +12,9 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from functools import partial
+from itertools import accumulate, compress
+from operator import le, lt
 
 from goodput_plugins.core.attribution.activities import Piece
 from goodput_plugins.core.buckets import Bucket
@@ -42,7 +44,7 @@ class DeviceSteps:
 def on_device(called: Sequence[int], done: Sequence[int], pieces: Sequence[Piece], until: int) -> DeviceSteps:
     """Steps by the device's clock. A step that was not sampled keeps the device busy to the next."""
     handed = _handed(called, pieces, until)
-    free = list(accumulate(map(_done_by, done, handed), max))
+    free = list(accumulate(map(max, done, handed), max))  # UNKNOWN is below every time
     begins = [called[0], *map(max, called[1:], free)]
     dispatched = [handed[0], *map(max, handed[1:], free)]
     last_done = None
@@ -58,10 +60,6 @@ def on_device(called: Sequence[int], done: Sequence[int], pieces: Sequence[Piece
     if max(free[-1], begins[-1], dispatched[-1]) > until:
         begins, dispatched, free = ([min(moment, until) for moment in c] for c in (begins, dispatched, free))
     return DeviceSteps(array("q", begins), array("q", dispatched), array("q", free), last_done)
-
-
-def _done_by(done: int, handed: int) -> int:
-    return done if done > handed else handed if done != UNKNOWN else 0
 
 
 def _handed(called: Sequence[int], pieces: Sequence[Piece], until: int) -> Sequence[int]:
@@ -101,24 +99,29 @@ def idle_pieces(pieces: Sequence[Piece], steps: DeviceSteps, until: int) -> list
 
 
 def idle_waits(
-    starts: Sequence[int], ends: Sequence[int], steps: DeviceSteps
+    starts: Sequence[int], ends: Sequence[int], called: Sequence[int], steps: DeviceSteps
 ) -> tuple[Sequence[int], Sequence[int]]:
-    """The parts of waits during which the device was idle; a wait begins after a call and ends before the next."""
-    free, dispatched, count = steps.free, steps.dispatched, len(steps.begins)
-    kept_starts: list[int] = []
-    kept_ends: list[int] = []
-    step = -1
-    for start, end in zip(starts, ends, strict=True):
-        while step + 1 < count and free[step + 1] < end:
-            step += 1
-        # The device may have become idle more than once within a long wait only if steps were called in it,
-        # which one thread cannot; so what counts is when it was last done before the wait's end.
-        low = free[step] if step >= 0 else 0
-        begin = start if start > low else low
-        stop = end
-        if step + 1 < count and dispatched[step + 1] < end:
-            stop = dispatched[step + 1]
-        if begin < stop:
-            kept_starts.append(begin)
-            kept_ends.append(stop)
-    return array("q", kept_starts), array("q", kept_ends)
+    """The parts of waits during which the device was idle.
+
+    A wait lies between two calls, since one thread makes both. So what counts is when the device was
+    done with what had been called before.
+    """
+    free, dispatched = steps.free, steps.dispatched
+    early = bisect_left(starts, called[0])
+    if _one_a_step(starts[early:], ends[early:], called):
+        begins = [*starts[:early], *map(max, starts[early:], free)]
+        stops: Sequence[int] = ends
+    else:
+        lows = [free[at - 1] if at else 0 for at in map(partial(bisect_left, free), ends)]
+        nexts = [dispatched[at] if at < len(dispatched) else UNKNOWN for at in map(partial(bisect_left, free), ends)]
+        begins = list(map(max, starts, lows))
+        stops = [end if up == UNKNOWN else min(end, up) for end, up in zip(ends, nexts, strict=True)]
+    idle = list(map(lt, begins, stops))
+    return array("q", compress(begins, idle)), array("q", compress(stops, idle))
+
+
+def _one_a_step(starts: Sequence[int], ends: Sequence[int], called: Sequence[int]) -> bool:
+    """Whether each step but the last is followed by one wait, which ends before the next is called."""
+    if not len(called) - 1 <= len(starts) <= len(called):
+        return False
+    return all(map(le, called, starts)) and all(map(le, ends, called[1:]))

@@ -7,9 +7,8 @@ data and every other bucket are subtracted in full.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import median
 
 JUDGED = 1_000
@@ -56,49 +55,42 @@ def ideals(samples: Sequence[Sequence[int]]) -> list[int | None]:
 
 
 class Histogram:
-    """Step times in bins half a percent wide: quantiles of any number of steps in bounded memory."""
-
-    WIDTH = math.log(1.005)
+    """Step times of any number of steps, each kept to a quarter percent of the usual one."""
 
     def __init__(self) -> None:
         self.counts: Counter[int] = Counter()
-        self.sums: Counter[int] = Counter()
 
-    def add(self, values: Iterable[int]) -> None:
-        """Add step times, ns."""
-        log, width = math.log, self.WIDTH
-        for value in values:
-            bin = int(log(value) / width) if value > 0 else -1
-            self.counts[bin] += 1
-            self.sums[bin] += value
+    def add(self, values: Sequence[int]) -> None:
+        """Add the step times of an attempt, ns."""
+        if not values:
+            return
+        width = max(1, round(median(values[:JUDGED])) // 200)
+        for bin, count in Counter([value // width for value in values]).items():
+            self.counts[bin * width + width // 2] += count
 
     def quantile(self, q: float) -> int | None:
-        """The value below which a share ``q`` of all lies, within half a percent; None if empty."""
-        return _weighted_quantile(self._bins(), q)
+        """The value below which a share ``q`` of all lies; None if there are none."""
+        return _weighted_quantile(sorted(self.counts.items()), q)
 
     def ideal(self) -> int | None:
         """:func:`ideal_of` of everything that was added, within one percent; None below 3 steps."""
-        bins = self._bins()
         middle = self.quantile(0.5)
-        if middle is None or sum(count for _, count in bins) < FEWEST:
+        if middle is None or self.counts.total() < FEWEST:
             return None
+        bins = sorted(self.counts.items())
         spread = _weighted_quantile(sorted((abs(value - middle), count) for value, count in bins), 0.5) or 0
-        limit = middle + max(3 * spread, middle * self.WIDTH)
+        limit = middle + max(3 * spread, middle // 200)
         usual = [(value, count) for value, count in bins if value <= limit]
         return round(sum(value * count for value, count in usual) / sum(count for _, count in usual))
 
-    def _bins(self) -> list[tuple[float, int]]:
-        """``(mean value, count)`` of each bin, ascending."""
-        return [(self.sums[bin] / count, count) for bin, count in sorted(self.counts.items())]
 
-
-def _weighted_quantile(bins: Sequence[tuple[float, int]], q: float) -> int | None:
+def _weighted_quantile(bins: Sequence[tuple[int, int]], q: float) -> int | None:
     total = sum(count for _, count in bins)
     passed = 0
     for value, count in bins:
         passed += count
         if passed >= q * total:
-            return round(value)
+            return value
     return None
 
 

@@ -143,7 +143,7 @@ class Ledger:
 
     def step_times(self) -> Iterator[int]:
         """The time of a step, waits and other buckets subtracted: of all but the first and the last."""
-        if self.stride == 1 and not self.weights:
+        if self.stride == 1 and self.weights.keys() <= {len(self.nets) - 1}:
             return islice(self.nets, 1, max(1, len(self.nets) - 1))
         usual = (at for at in range(1, len(self.nets) - 1) if at not in self.weights)
         return (self.nets[at] // self.stride for at in usual)
@@ -170,7 +170,7 @@ def open_ledger(attempt: Attempt, stride: int) -> Ledger:
     if any(when != UNKNOWN for when in seen.done[:count]):
         ledger.device = on_device(called, seen.done[:count], pieces, until)
         pieces = idle_pieces(pieces, ledger.device, until)
-        starts, ends = idle_waits(starts, ends, ledger.device)
+        starts, ends = idle_waits(starts, ends, called, ledger.device)
         called = ledger.device.begins
     elif stride > 1 and count:
         called, numbers = _with_first_step(attempt, called, numbers, pieces, stride)

@@ -10,11 +10,14 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
-from operator import le
+from itertools import accumulate, compress, pairwise
+from operator import gt, le
 
 from goodput_plugins.core.events import Activity, Event, Kind, in_order
 from goodput_plugins.core.runlog import UNKNOWN, Life, Steps, column
+
+WAIT = "wait"
+"""The name of a SAVE that only waited for one: it is no checkpoint."""
 
 
 @dataclass(slots=True)
@@ -162,6 +165,8 @@ def _take_steps(seen: Observed, steps: Steps, until: int | None) -> None:
 
 def _by_step(ordinals: Sequence[int], done_ordinals: Sequence[int], done: Sequence[int]) -> array[int]:
     """When each step was done, by its place; UNKNOWN where that was not told."""
+    if done_ordinals == ordinals and isinstance(done, array):
+        return done
     by_ordinal: dict[int, int] = {}
     for ordinal, when in zip(done_ordinals, done, strict=True):
         by_ordinal[ordinal] = max(when, by_ordinal.get(ordinal, when))
@@ -225,7 +230,8 @@ class _Watch:
 
     def checkpoint(self, event: Event) -> None:
         if event.activity is Activity.SAVE:
-            self.seen.saves.append(Saved(event.time, event.step))
+            if event.name != WAIT:
+                self.seen.saves.append(Saved(event.time, event.step))
         elif event.activity is Activity.RESTORE and event.step is not None:
             self.seen.restores.append((event.time, event.step))
 
@@ -289,8 +295,10 @@ def _part_waits(seen: Observed) -> None:
         seen.intervals = [i for i in seen.intervals if i.activity is not Activity.DATA or i.end is None]
         waits = sorted([*zip(starts, ends, strict=True), *told])
         starts, ends = [start for start, _ in waits], [end for _, end in waits]
-    mixed = {at for at, (end, start) in enumerate(zip(ends, starts[1:], strict=False)) if start < end}
-    mixed |= {at + 1 for at in mixed}
+    mixed: set[int] = set()
+    if any(map(gt, ends, starts[1:])):
+        mixed = {at for at, (end, start) in enumerate(zip(ends, starts[1:], strict=False)) if end > start}
+        mixed |= {at + 1 for at in mixed}
     reach = list(accumulate(ends, max)) if mixed else ends
     for interval in seen.intervals:
         low = bisect_right(reach, interval.start)
@@ -298,6 +306,8 @@ def _part_waits(seen: Observed) -> None:
         mixed.update(range(low, high))
     if mixed:
         seen.intervals += [Interval(starts[at], ends[at], Activity.DATA, None) for at in sorted(mixed)]
-        starts = [start for at, start in enumerate(starts) if at not in mixed]
-        ends = [end for at, end in enumerate(ends) if at not in mixed]
+        keep = bytearray(b"\1") * len(starts)
+        for at in mixed:
+            keep[at] = 0
+        starts, ends = list(compress(starts, keep)), list(compress(ends, keep))
     seen.wait_starts, seen.wait_ends = array("q", starts), array("q", ends)
