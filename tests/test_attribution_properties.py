@@ -112,20 +112,8 @@ def calculated(log: RunLog, **query: Any) -> Report | None:
 
 # The law
 
-WAIT_OF_NO_TIME = RunLog(
-    "r",
-    [
-        Life(
-            "life-0",
-            DAWN,
-            [
-                Event(Kind.BEGIN, DAWN, activity=Activity.DATA),
-                Event(Kind.STEP, DAWN),
-                Event(Kind.HEARTBEAT, DAWN + SECOND),
-            ],
-        )
-    ],
-)
+WAIT = [Event(Kind.BEGIN, DAWN, activity=Activity.DATA), Event(Kind.STEP, DAWN), Event(Kind.HEARTBEAT, DAWN + SECOND)]
+WAIT_OF_NO_TIME = RunLog("r", [Life("life-0", DAWN, WAIT)])
 STEP_BEFORE_ITS_PROCESS = RunLog(
     "r", [Life("life-0", DAWN, []), Life("life-1", DAWN + SECOND, [Event(Kind.STEP, DAWN)])]
 )
