@@ -742,6 +742,20 @@ def test_as_of_a_moment_only_entries_up_to_then_count() -> None:
     is_(spent(whole, as_of=21), {PREP: 10, GOOD: 11})
 
 
+@pytest.mark.parametrize("back", [5, 3600])
+def test_a_clock_that_steps_back_loses_no_more_than_that_stretch(back: float) -> None:
+    before, after = all_logged(10, 30), all_logged(70 - back, 30, number=30)
+    written = entries(("job_start_time", 0), *before, *after, ("job_end_time", 130 - back))
+    for number, entry in enumerate(written):
+        entry["timestamp"] = f"2026-05-28T20:{27 + number // 60:02}:{number % 60:02}Z"
+    (found,) = read_entries(written)
+    answer = spent(found)
+    assert answer[GOOD] == pytest.approx(29 * 2 + 30 * 2, abs=2)
+    assert WASTED not in answer
+    assert report(found).disruptions == 0
+    assert len(timeline(found)) == 1
+
+
 # The ideal step time
 
 
