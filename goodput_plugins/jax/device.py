@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import threading
 import time
-import weakref
 from queue import SimpleQueue
 from typing import Any
 
 from goodput_plugins.core.guard import Guard
 from goodput_plugins.core.recorder import NullRecorder
-from goodput_plugins.jax.functions import Frame, Function
-from goodput_plugins.jax.outputs import SmallOutput
+from goodput_plugins.jax.functions import Frame
 
 MOST_IN_FLIGHT = 256
 """Steps beyond it are not sampled."""
@@ -35,20 +33,20 @@ class DeviceWatch:
     def __init__(self, recorder: NullRecorder, guard: Guard) -> None:
         self._recorder = recorder
         self._guard = guard
-        self._outputs: weakref.WeakKeyDictionary[Function, SmallOutput] = weakref.WeakKeyDictionary()
         self._in_flight: SimpleQueue[tuple[int, int, Any] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._stopping = False
 
     def watch(self, frame: Frame, ordinal: int, result: Any) -> None:
         """A step's call has returned ``result``: see when it is ready."""
-        outputs = self._outputs.get(frame.function)
-        if outputs is None:
-            outputs = self._outputs[frame.function] = SmallOutput()
-        leaf = outputs.pick(frame.args, frame.kwargs, result)
-        if leaf is None or leaf.is_deleted():
+        leaf = frame.function.output.pick(frame.args, frame.kwargs, result)
+        if leaf is None:
             return
-        if leaf.is_ready():
+        try:
+            ready = leaf.is_ready()
+        except RuntimeError:  # deleted already: the host gave it away inside the call
+            return
+        if ready:
             self._recorder.device_done(ordinal, self._recorder.now())
         elif self._in_flight.qsize() < MOST_IN_FLIGHT:
             if self._thread is None:

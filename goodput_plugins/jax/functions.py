@@ -10,6 +10,8 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from goodput_plugins.jax.outputs import SmallOutput
+
 if TYPE_CHECKING:
     from goodput_plugins.jax.loop import Loop
 
@@ -24,9 +26,19 @@ class Function:
         differentiates: it computes gradients.
         initializes: it builds a model or a train state.
         carries_state: it returns something of the structure of an input; None if not yet known.
+        output: by which of its outputs the end of its work is recognized.
     """
 
-    __slots__ = ("__weakref__", "carries_state", "differentiates", "initializes", "jitted", "name", "optimizes")
+    __slots__ = (
+        "__weakref__",
+        "carries_state",
+        "differentiates",
+        "initializes",
+        "jitted",
+        "name",
+        "optimizes",
+        "output",
+    )
 
     def __init__(self, name: str, *, jitted: bool = False, optimizes: bool = False, initializes: bool = False) -> None:
         self.name = name
@@ -35,6 +47,7 @@ class Function:
         self.differentiates = False
         self.initializes = initializes
         self.carries_state: bool | None = None
+        self.output = SmallOutput()
 
 
 class Frame:

@@ -10,7 +10,6 @@ follow: it counts from its second call on, the first told late, and only while n
 from __future__ import annotations
 
 import functools
-import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from goodput_plugins.core.events import Activity
 from goodput_plugins.core.guard import Guard
 from goodput_plugins.core.patching import Hooks
 from goodput_plugins.core.recorder import NullRecorder
+from goodput_plugins.environ import DEVICE_TIME
 from goodput_plugins.jax.device import DeviceWatch
 from goodput_plugins.jax.functions import Frame, Function, thread
 from goodput_plugins.jax.inputs import NumberSource, carries_state, step_number
@@ -127,8 +127,9 @@ class Loop:
             return
         frame.start = self.recorder.now()
         if function.optimizes:
-            self.optimizer_seen(frame)
-        elif not self._sees_optimizer and function in self._candidates:
+            self._sees_optimizer = True
+            self._step(frame)
+        elif self._candidates and not self._sees_optimizer and function in self._candidates:
             self._confirm(function)
             self._step(frame)
 
@@ -159,21 +160,21 @@ class Loop:
 
     def learn_number(self, frame: Frame) -> None:
         """Read the next step's number from a call's inputs, where nothing has told it yet."""
-        if self._next_number is None and self._tries > 0 and frame.start is not None:
+        if self._next_number is None and self._tries and frame.start is not None:
             self._tries -= 1
             self._next_number = step_number(frame.args, frame.kwargs, self.number_sources)
 
     def _step(self, frame: Frame) -> None:
         assert frame.start is not None
-        annotation = self.annotations.open[-1] if self.annotations.open else None
-        if annotation is None:
-            self.learn_number(frame)
-            frame.ordinal = self._tell(frame.start, None)
-        elif not annotation.told:
-            annotation.told = True
-            if annotation.number is None:
+        annotations = self.annotations.open
+        annotation = annotations[-1] if annotations else None
+        number = None if annotation is None else annotation.number
+        if annotation is None or not annotation.told:
+            if number is None and self._next_number is None:
                 self.learn_number(frame)
-            frame.ordinal = self._tell(frame.start, annotation.number)
+            frame.ordinal = self._tell(frame.start, number)
+        if annotation is not None:
+            annotation.told = True
         self._sees_steps = True
 
     def _tell(self, start: int, number: int | None) -> int:
@@ -247,7 +248,7 @@ def loop_of(hooks: Hooks) -> Loop:
     key = id(hooks.recorder)
     loop = _loops.get(key)
     if loop is None:
-        off = os.environ.get("GOODPUT_DEVICE_TIME") == "off"
+        off = DEVICE_TIME.read() == "off"
         loop = Loop(hooks.recorder, None if off else DeviceWatch(hooks.recorder, hooks.guard))
         _loops[key] = loop
         hooks.at_close.append(functools.partial(_close, key))
