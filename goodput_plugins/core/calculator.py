@@ -58,9 +58,7 @@ def calculate(
     chosen = _choose(log, timeline.generations, generation, until)
     current = timeline.generations[chosen]
     sums = tally(current, window)
-    spent = Breakdown(sums.spent)
-    if window is None:
-        spent += current.overlapped
+    spent = Breakdown(sums.spent) + sums.overlapped
     unknown = _unknown(current, spent)
     preserved = None if Bucket.SAVE in unknown and not current.completed else sums.preserved
     found = [*findings(current, spent, preserved), *(Finding(slug, None, text) for slug, text in log.notes)]

@@ -57,50 +57,50 @@ def read_entries(entries: Iterable[Mapping[str, Any]]) -> list[RunLog]:
         job.add(payload, entry)
     if len(jobs) == 1:
         next(iter(jobs.values())).join(nameless)
-    return [job.log(name) for name, job in sorted(jobs.items()) if job.events]
+    logs = [job.log(name) for name, job in sorted(jobs.items())]
+    return [log for log in logs if log.lives]
 
 
 @dataclass
 class _Job:
-    """Events of one job, as they come."""
+    """What was told of one job: each payload once, with the earliest time at which it was written."""
 
-    events: list[Event] = field(default_factory=list)
+    told: dict[str, tuple[Mapping[str, Any], str]] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
-    _seen: set[str] = field(default_factory=set)
 
     def add(self, payload: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
         key = json.dumps(payload, sort_keys=True, default=str)
-        if key in self._seen:
-            return
-        self._seen.add(key)
-        try:
-            self.events.extend(translate(payload, entry.get("timestamp")))
-        except NotUnderstood as reason:
-            self.skipped[str(reason)] += 1
+        written = str(entry.get("timestamp", ""))
+        before = self.told.get(key)
+        self.told[key] = (payload, written if before is None else min(before[1], written))
 
     def join(self, other: _Job) -> None:
-        self.events += other.events
+        self.told = other.told | self.told
         self.skipped += other.skipped
 
     def log(self, name: str) -> RunLog:
         log = RunLog(name)
-        log.lives, copies = split(sorted_events(self.events), name)
+        log.lives, copies = split(sorted_events(self._events()), name)
         if copies:
-            log.notes.append(
-                (
-                    "foreign-copies",
-                    f"{copies} starts were told by more than one process; each is counted once.",
-                )
-            )
+            text = f"{copies} starts were told by more than one process; each is counted once."
+            log.notes.append(("foreign-copies", text))
         if self.skipped:
-            what = ", ".join(f"{n} x {reason}" for reason, n in self.skipped.most_common(3))
-            log.notes.append(
-                ("not-understood-entries", f"{self.skipped.total()} entries were not understood ({what}).")
-            )
+            what = ", ".join(f"{n} x {reason}" for reason, n in sorted(self.skipped.items()))
+            text = f"{self.skipped.total()} entries were not understood ({what})."
+            log.notes.append(("not-understood-entries", text))
         return log
 
+    def _events(self) -> list[Event]:
+        events: list[Event] = []
+        for payload, written in self.told.values():
+            try:
+                events.extend(translate(payload, written))
+            except NotUnderstood as reason:
+                self.skipped[str(reason)] += 1
+        return events
 
-def translate(payload: Mapping[str, Any], written: Any = None) -> Iterator[Event]:
+
+def translate(payload: Mapping[str, Any], written: str = "") -> Iterator[Event]:
     """The events that one payload tells.
 
     Raises:
@@ -137,7 +137,7 @@ def _edge(payload: Mapping[str, Any], prefix: str, activity: Activity, name: str
     return Event(Kind.FINISH, _time(payload.get(f"{prefix}_end_time")), activity=activity, name=name)
 
 
-def _orbax(payload: Mapping[str, Any], written: Any) -> Iterator[Event]:
+def _orbax(payload: Mapping[str, Any], written: str) -> Iterator[Event]:
     """A save or restore: where its blocking part lies, as far as it was told."""
     kind = payload["event_type"]
     if kind not in ("save", "restore", "emergency_restore"):
@@ -177,11 +177,11 @@ def _step(value: Any) -> int | None:
     return value if type(value) is int and is_number(value) else None
 
 
-def _written(written: Any) -> int:
+def _written(written: str) -> int:
     """The entry's own timestamp."""
     try:
         moment = datetime.fromisoformat(written)
-    except (TypeError, ValueError):
+    except ValueError:
         raise NotUnderstood("a checkpoint event without a time") from None
     return int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1_000
 

@@ -33,12 +33,14 @@ class DeviceSteps:
         dispatched: when its work was handed to the device, which had nothing else to do by then.
         free: when the device had nothing to do again.
         last_done: when the last step's work was done; None if that was not sampled.
+        sampled: for each step whether its end was told; None if all were.
     """
 
     begins: Sequence[int]
     dispatched: Sequence[int]
     free: Sequence[int]
     last_done: int | None
+    sampled: Sequence[bool] | None = None
 
 
 def on_device(called: Sequence[int], done: Sequence[int], pieces: Sequence[Piece], until: int) -> DeviceSteps:
@@ -52,14 +54,15 @@ def on_device(called: Sequence[int], done: Sequence[int], pieces: Sequence[Piece
         free[-1] = dispatched[-1]  # nothing bounds the last step but rule 6: leave what follows to the host
     else:
         last_done = min(free[-1], until)
-    if UNKNOWN in done:
+    sampled = [when != UNKNOWN for when in done] if UNKNOWN in done else None
+    if sampled is not None:
         free = [
             max(end, following) if when == UNKNOWN else end
             for end, following, when in zip(free, [*begins[1:], 0], done, strict=True)
         ]
     if max(free[-1], begins[-1], dispatched[-1]) > until:
         begins, dispatched, free = ([min(moment, until) for moment in c] for c in (begins, dispatched, free))
-    return DeviceSteps(array("q", begins), array("q", dispatched), array("q", free), last_done)
+    return DeviceSteps(array("q", begins), array("q", dispatched), array("q", free), last_done, sampled)
 
 
 def _handed(called: Sequence[int], pieces: Sequence[Piece], until: int) -> Sequence[int]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from goodput_plugins.core.attribution.generations import Attempt
 from goodput_plugins.core.attribution.ledger import TEARDOWN, WAIT, Ledger
 from goodput_plugins.core.buckets import Bucket
-from goodput_plugins.core.report import Breakdown, Source
+from goodput_plugins.core.report import Source
 
 STUCK_NS = 100_000_000
 """An excess below this is never a stuck step."""
@@ -49,7 +49,6 @@ def _judge_waits(ledger: Ledger) -> None:
         return
     ledger.own = own = list(ledger.nets)
     first_step, first_wait = _first_wait(ledger)
-    overlapped = 0
     for step, waited in waits.items():
         at_once = first_wait if step == first_step else 0
         room = max(0, own[step] + waited - at_once - ledger.weight(step) * ideal)
@@ -57,8 +56,6 @@ def _judge_waits(ledger: Ledger) -> None:
         if stalled < waited:
             ledger.stalled[step] = stalled
             own[step] += waited - stalled
-            overlapped += waited - stalled
-    ledger.overlapped += Breakdown({(Bucket.DATA_LOADING_ASYNC, None): overlapped})
 
 
 def _first_wait(ledger: Ledger) -> tuple[int, int]:
@@ -110,11 +107,12 @@ def _judge_last(ledger: Ledger, following: Attempt | None) -> None:
     if completed <= 0:
         return
     ledger.weights[last] = completed
-    if attempt.seen.end is None and (ledger.device is None or ledger.device.last_done is None):
-        ledger.last_owns = min(own[last], completed * ideal)
-        if ledger.last_owns == own[last]:
-            gap = following.seen.start - ledger.until
-            ledger.beyond = max(0, min(gap, completed * ideal - own[last]))
+    if ledger.device is not None and ledger.device.last_done is not None:
+        return
+    ledger.last_owns = min(own[last], completed * ideal)
+    if attempt.seen.end is None and ledger.last_owns == own[last]:
+        gap = following.seen.start - ledger.until
+        ledger.beyond = max(0, min(gap, completed * ideal - own[last]))
 
 
 def _judge_first(ledger: Ledger) -> None:

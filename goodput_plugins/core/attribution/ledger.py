@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from operator import sub
@@ -46,7 +46,7 @@ class Ledger:
         gaps: of each step, how long the device was idle for no known reason.
         nets: of each step, its interval less pieces, waits and gaps.
         device: the steps by the device's clock; None where only the host's is known.
-        overlapped: DATA_LOADING_ASYNC and CHECKPOINT_SAVE_ASYNC.
+        waited: waits for data that touch other activities, before any of them is found to be overlapped.
 
         ideal: by which the attempt is judged; None where there is none.
         own: ``nets`` and what waits overlapped (rule 3).
@@ -75,7 +75,7 @@ class Ledger:
     gaps: Sequence[int] = ()
     nets: Sequence[int] = ()
     device: DeviceSteps | None = None
-    overlapped: Breakdown = field(default_factory=Breakdown)
+    waited: list[tuple[int, int]] = field(default_factory=list)
 
     ideal: int | None = None
     own: Sequence[int] = ()
@@ -141,8 +141,28 @@ class Ledger:
             for start, stop in zip(self.wait_starts[low:high], self.wait_ends[low:high], strict=True)
         ]
 
+    def overlapped(self, low: int, high: int, stalled: int) -> Breakdown:
+        """Work beside the training thread between two moments: it owns no time.
+
+        Args:
+            stalled: how much of that time is DATA_LOADING_SYNC, ns; the rest of the waits is overlapped.
+        """
+        seen = self.attempt.seen
+        low, high = max(low, seen.start), min(high, self.until)
+        reading = [*self.waited, *seen.others(Activity.DATA)]
+        waited = _overlap(reading, low, high) + _overlap_sorted(seen.wait_starts, seen.wait_ends, low, high)
+        saving = _overlap([*seen.commits, *seen.others(Activity.SAVE)], low, high)
+        spent = {Bucket.DATA_LOADING_ASYNC: waited - stalled, Bucket.SAVE_ASYNC: saving}
+        return Breakdown({(bucket, None): ns for bucket, ns in spent.items() if ns > 0})
+
     def step_times(self) -> Iterator[int]:
-        """The time of a step, waits and other buckets subtracted: of all but the first and the last."""
+        """The time of a step, waits and other buckets subtracted: of all but the first and the last.
+
+        Where the device tells, only of those whose beginning and end it told.
+        """
+        if self.device is not None and self.device.sampled is not None:
+            told = self.device.sampled
+            return (self.nets[at] for at in range(1, len(self.nets) - 1) if told[at] and told[at - 1])
         if self.stride == 1 and self.weights.keys() <= {len(self.nets) - 1}:
             return islice(self.nets, 1, max(1, len(self.nets) - 1))
         usual = (at for at in range(1, len(self.nets) - 1) if at not in self.weights)
@@ -157,6 +177,20 @@ def _start(piece: Piece) -> int:
     return piece[0]
 
 
+def _overlap(stretches: Iterable[tuple[int, int]], low: int, high: int) -> int:
+    """How much of these stretches lies between two moments."""
+    return sum(max(0, min(end, high) - max(start, low)) for start, end in stretches)
+
+
+def _overlap_sorted(starts: Sequence[int], ends: Sequence[int], low: int, high: int) -> int:
+    """The same for stretches without overlap, in order."""
+    first, stop = bisect_right(ends, low), bisect_left(starts, high)
+    if first >= stop:
+        return 0
+    cut = max(0, low - starts[first]) + max(0, ends[stop - 1] - high)
+    return sum(ends[first:stop]) - sum(starts[first:stop]) - cut
+
+
 def open_ledger(attempt: Attempt, stride: int) -> Ledger:
     """Lay out an attempt's intervals and what owns time in them."""
     seen, until = attempt.seen, attempt.until
@@ -166,7 +200,7 @@ def open_ledger(attempt: Attempt, stride: int) -> Ledger:
     pieces = sweep(seen.intervals, seen.start, until)
     starts, ends = _clip(seen.wait_starts, seen.wait_ends, seen.start, until)
     ledger = Ledger(attempt, stride)
-    waited = _spent(starts, ends) + _waited(pieces)
+    ledger.waited = [(p.start, p.end) for p in pieces if p.source == WAIT]
     if any(when != UNKNOWN for when in seen.done[:count]):
         ledger.device = on_device(called, seen.done[:count], pieces, until)
         pieces = idle_pieces(pieces, ledger.device, until)
@@ -174,7 +208,6 @@ def open_ledger(attempt: Attempt, stride: int) -> Ledger:
         called = ledger.device.begins
     elif stride > 1 and count:
         called, numbers = _with_first_step(attempt, called, numbers, pieces, stride)
-    ledger.overlapped = _beside(attempt, waited - _spent(starts, ends) - _waited(pieces))
     ledger.begins, ledger.numbers = called, numbers
     if not isinstance(numbers, range):
         ledger.weights = {at: b - a for at, (a, b) in enumerate(pairwise(numbers)) if b > a and b - a != stride}
@@ -188,14 +221,6 @@ def _clip(starts: Sequence[int], ends: Sequence[int], low: int, high: int) -> tu
         clipped = [(max(s, low), min(e, high)) for s, e in zip(starts, ends, strict=True) if e > low and s < high]
         return array("q", [s for s, _ in clipped]), array("q", [e for _, e in clipped])
     return starts, ends
-
-
-def _spent(starts: Sequence[int], ends: Sequence[int]) -> int:
-    return sum(ends) - sum(starts)
-
-
-def _waited(pieces: Sequence[Piece]) -> int:
-    return sum(p.end - p.start for p in pieces if p.source == WAIT)
 
 
 def _with_first_step(
@@ -262,15 +287,3 @@ def _lay_waits(
         return _lay_waits(begins, starts, ends)
     return starts, ends, waits
 
-
-def _beside(attempt: Attempt, waits: int) -> Breakdown:
-    """Overlapped work: of other threads, of the background of saves, of waits under a busy device."""
-    seen = attempt.seen
-    spent = {Bucket.DATA_LOADING_ASYNC: waits, Bucket.SAVE_ASYNC: seen.commits_took}
-    for interval in seen.elsewhere:
-        end = min(interval.end if interval.end is not None and interval.end >= 0 else attempt.until, attempt.until)
-        if interval.activity is Activity.DATA:
-            spent[Bucket.DATA_LOADING_ASYNC] += max(0, end - interval.start)
-        elif interval.activity is Activity.SAVE:
-            spent[Bucket.SAVE_ASYNC] += max(0, end - interval.start)
-    return Breakdown({(bucket, None): ns for bucket, ns in spent.items() if ns})

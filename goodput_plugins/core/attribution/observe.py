@@ -53,7 +53,7 @@ class Observed:
         intervals: all other activities of the training thread.
         elsewhere: activities of other threads, which own no time.
         restores: ``(when, label)`` of checkpoints that were restored.
-        commits_took: background time of all commits, ns.
+        commits: ``(begun, committed)``: the background work of each checkpoint that became durable.
         end: the END event, if one was recorded.
         last_sign: when the process was last known to be alive.
         waits_stall: the device is the host, so that every wait for data stalls.
@@ -71,7 +71,7 @@ class Observed:
     saves: list[Saved] = field(default_factory=list)
     restores: list[tuple[int, int]] = field(default_factory=list)
     failed_commits: int = 0
-    commits_took: int = 0
+    commits: list[tuple[int, int]] = field(default_factory=list)
     noticed: bool = False
     plugins: dict[str, str] = field(default_factory=dict)
     sees: set[str] = field(default_factory=set)
@@ -86,6 +86,14 @@ class Observed:
     @property
     def foreign(self) -> bool:
         return self.life.foreign
+
+    def others(self, activity: Activity) -> list[tuple[int, int]]:
+        """When other threads did that; an end that never came is the last sign of life."""
+        return [
+            (i.start, i.end if i.end is not None and i.end >= 0 else self.last_sign)
+            for i in self.elsewhere
+            if i.activity is activity
+        ]
 
     @property
     def saw_waits(self) -> bool:
@@ -241,7 +249,7 @@ class _Watch:
             case Kind.NUMBER if event.step is not None and (at := bisect_right(seen.times, event.time)):
                 seen.corrections.append((at - 1, event.step))
             case Kind.COMMIT:
-                seen.commits_took += event.duration or 0
+                seen.commits.append((event.time - (event.duration or 0), event.time))
                 self.commit(event.step)
             case Kind.COMMIT_FAILED:
                 seen.failed_commits += 1

@@ -16,7 +16,7 @@ from itertools import chain, pairwise
 from goodput_plugins.core.attribution.ledger import HOST_GAP, WAIT, Ledger
 from goodput_plugins.core.attribution.timeline import PRODUCTIVE, WASTED, Generation, Segment
 from goodput_plugins.core.buckets import Bucket
-from goodput_plugins.core.report import Source
+from goodput_plugins.core.report import Breakdown, Source
 
 Window = tuple[int, int]
 
@@ -28,11 +28,13 @@ class Tally:
     Attributes:
         spent: of the attempts and of what lies between them.
         by_attempt: of each attempt alone.
+        overlapped: work beside the training thread; it owns no time.
         preserved: progress in steps that are inside a committed checkpoint, or of a completed run.
     """
 
     spent: Counter[Source] = field(default_factory=Counter)
     by_attempt: list[Counter[Source]] = field(default_factory=list)
+    overlapped: Breakdown = field(default_factory=Breakdown)
     preserved: int = 0
 
 
@@ -46,6 +48,7 @@ def tally(generation: Generation, window: Window | None = None) -> Tally:
         total.by_attempt.append(one.spent)
         total.spent.update(one.spent)
         total.spent.update(one.between)
+        total.overlapped += one.ledger.overlapped(low, high, one.spent[WAIT])
         total.preserved += one.preserved
     return total
 

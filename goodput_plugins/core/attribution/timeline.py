@@ -17,7 +17,7 @@ from goodput_plugins.core.attribution.activities import Piece
 from goodput_plugins.core.attribution.generations import Attempt, is_disruption
 from goodput_plugins.core.attribution.ledger import HOST_GAP, WAIT, Ledger
 from goodput_plugins.core.buckets import Bucket
-from goodput_plugins.core.report import Breakdown, Source
+from goodput_plugins.core.report import Source
 
 PRODUCTIVE: Source = (Bucket.PRODUCTIVE, None)
 WASTED: Source = (Bucket.WASTED_PROGRESS, None)
@@ -73,11 +73,6 @@ class Generation:
     @property
     def completed(self) -> bool:
         return self.attempts[-1].exit == "completed"
-
-    @property
-    def overlapped(self) -> Breakdown:
-        """Work beside the training thread; it owns no time."""
-        return sum((ledger.overlapped for ledger in self.ledgers), Breakdown())
 
     @cached_property
     def disrupted_at(self) -> list[int]:
