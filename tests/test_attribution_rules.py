@@ -878,3 +878,9 @@ def test_a_window_holds_one_generation_the_newest_in_it() -> None:
     assert report(twice, window=(at(0), at(50))).generation == 0
     assert report(twice, window=(at(0), at(110))).generation == 1
     assert window(twice, 0, 110)[GOOD] == 5 * S
+
+
+def test_a_single_hang_is_no_burst_however_long_it_was() -> None:
+    told = [*steps(10, 150), step(10 + 300 + 3_000, 150), *steps(10 + 300 + 3_002, 150, number=151)]
+    answer = spent(log(life(0, told, end(10 + 3_602 + 2))), ideal=None)
+    assert answer[OTHER, "SLOW_STEP"] == pytest.approx(3_000, abs=5)

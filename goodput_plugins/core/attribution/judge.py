@@ -13,6 +13,9 @@ from goodput_plugins.core.report import Source
 STUCK_NS = 100_000_000
 """An excess below this is never a stuck step."""
 
+BURSTS = 5
+"""A host that blocks now and then does so at least that often."""
+
 HANG: Source = (Bucket.INFRASTRUCTURE_RECOVERY, "HANG")
 
 
@@ -71,6 +74,8 @@ def _judge_stuck(ledger: Ledger) -> None:
     """Rule 7: an interval whose excess is more than (n + 1) x ideal, and more than 0.1 s, was stuck.
 
     The first step is rule 5's and the last rule 6's, unless it is still open in a living process.
+    Where that would take more than half of all step time the host is bursty; but not if it is a few
+    stretches that do, or a single one: that was a hang.
     """
     ideal, own, stride = ledger.ideal, ledger.own, ledger.stride
     if ideal is None:
@@ -83,8 +88,9 @@ def _judge_stuck(ledger: Ledger) -> None:
         judged = 0 < step < last or (step == last > 0 and ledger.attempt.exit == "running")
         if judged and excess > max((weight + 1) * ideal, STUCK_NS):
             ledger.slow[step] = excess
+    taken = [excess for step, excess in ledger.slow.items() if step < last]
     measured = sum(own[1:last])
-    if 2 * sum(excess for step, excess in ledger.slow.items() if step < last) > measured > 0:
+    if len(taken) >= BURSTS and 2 * sum(taken) > measured and 2 * max(taken) < sum(taken):
         ledger.bursty = True
         ledger.slow.clear()
         ledger.ideal = measured // sum(ledger.weight(step) for step in range(1, last))

@@ -298,9 +298,10 @@ def _believed_end(interval: Interval, steps: Sequence[int]) -> int | None:
 def _part_waits(seen: Observed) -> None:
     """Put the waits that touch no other activity, nor each other, into the columns."""
     starts, ends = seen.wait_starts, seen.wait_ends
-    told = [(i.start, i.end) for i in seen.intervals if i.activity is Activity.DATA and i.end is not None]
-    if told:
+    ended = [i for i in seen.intervals if i.activity is Activity.DATA and i.end is not None]
+    if ended:
         seen.intervals = [i for i in seen.intervals if i.activity is not Activity.DATA or i.end is None]
+        told = [(i.start, i.end) for i in ended if i.end is not None and i.start < i.end]
         waits = sorted([*zip(starts, ends, strict=True), *told])
         starts, ends = [start for start, _ in waits], [end for _, end in waits]
     mixed: set[int] = set()
