@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from goodput_plugins.core.events import Event, Kind  # noqa: E402
 from goodput_plugins.core.guard import Guard  # noqa: E402
 from goodput_plugins.core.patching import Hooks  # noqa: E402
 from goodput_plugins.core.recorder import Recorder  # noqa: E402
-from goodput_plugins.orbax.install import install_orbax  # noqa: E402
+from goodput_plugins.orbax.install import install_orbax, installed  # noqa: E402
 from goodput_plugins.orbax.steps import step_of_direct, step_of_managed  # noqa: E402
 from goodput_plugins.testing import MemorySink, strict  # noqa: E402
 
@@ -147,6 +148,9 @@ def test_a_destination_that_exists_is_the_hosts_error(sink: MemorySink, tmp_path
     with pytest.raises(FileNotFoundError):
         checkpointer.restore(tmp_path / "2")
     assert shapes(sink) == [*around(commit(1), save(1)), *save(1, done=False), *restore(2, None)]
+    watch = installed(ocp)
+    assert watch is not None
+    assert not watch.in_flight
 
 
 def test_functions_of_v1(sink: MemorySink, tmp_path: Path) -> None:
@@ -225,9 +229,11 @@ def test_a_cancelled_save_is_neither_durable_nor_lost(
     from orbax.checkpoint._src.futures import future
 
     async_save = ocp.StandardCheckpointHandler.async_save
+    writing = threading.Event()
 
     async def endless(*args: Any, **kwargs: Any) -> Any:
         async def write() -> None:
+            writing.set()
             await asyncio.sleep(30)
 
         return [*(await async_save(*args, **kwargs) or []), future.CommitFuture(write())]
@@ -236,6 +242,7 @@ def test_a_cancelled_save_is_neither_durable_nor_lost(
     start = time.monotonic()
     with ocp.CheckpointManager(tmp_path) as manager:
         manager.save(1, args=ocp.args.StandardSave(state()))
+        assert writing.wait(10)
         manager._checkpointer.cancel()
     assert time.monotonic() - start < 20
     assert [p.name for p in tmp_path.iterdir() if p.name == "1"] == []
@@ -245,8 +252,6 @@ def test_a_cancelled_save_is_neither_durable_nor_lost(
 def test_nothing_stays_in_flight(tmp_path: Path) -> None:
     hooks = Hooks(Recorder(MemorySink(), system_clock()), Guard("orbax"))
     install_orbax(ocp, hooks)
-    from goodput_plugins.orbax.install import installed
-
     watch = installed(ocp)
     assert watch is not None
     with ocp.CheckpointManager(tmp_path / "m") as manager:

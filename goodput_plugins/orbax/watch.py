@@ -161,8 +161,6 @@ class Watch:
             if self.only is not None:
                 return None
             operation = self.operations.open(Activity.SAVE, step=step_of_direct(key))
-        elif around.manager is None:
-            return None
         else:
             operation = around
             operation.resolve(step_of_managed(key))
