@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -10,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from goodput_plugins.core.events import Event, Kind, decode
+from goodput_plugins.core.events import Event, Kind
+from goodput_plugins.core.reading import read_journal
 from goodput_plugins.core.runlog import Steps
 
 
@@ -61,12 +61,12 @@ class Runner:
     def recorded(self) -> tuple[dict[str, Any], list[Event]]:
         """The header and the events of the one journal there is; each step of a run as a STEP."""
         (journal,) = self.journals
-        header, *lines = journal.read_bytes().replace(b"\0", b"").splitlines()
+        read = read_journal(journal, journal.read_bytes())
+        assert not read.torn
         events: list[Event] = []
-        for line in lines:
-            event = decode(line if line.endswith(b"]") else line + b"]]")
+        for event in read.events:
             events += steps_of(event) if event.kind is Kind.RUN else [event]
-        return json.loads(header), events
+        return dict(read.header), events
 
     def ending(self) -> str | None:
         """How the one recorded process ended; None if nothing tells."""

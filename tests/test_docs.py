@@ -35,16 +35,9 @@ def is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
-def is_sentence(node: ast.expr) -> bool:
-    return isinstance(node, ast.JoinedStr) or (is_text(node) and " " in node.value)
-
-
 def finding_ids() -> set[str]:
-    """The ids of ``Finding("id", ...)`` and of a reader's notes, ``("id", "sentence")``, in the package."""
-    found = {call.args[0].value for call in calls("Finding") if is_text(call.args[0])}
-    for node in nodes(ast.Tuple):
-        if len(node.elts) == 2 and is_text(node.elts[0]) and is_sentence(node.elts[1]):
-            found.add(node.elts[0].value)
+    """The ids of ``Finding("id", ...)`` and of a reader's ``note("id", ...)`` in the package."""
+    found = {call.args[0].value for call in calls("Finding", "note") if is_text(call.args[0])}
     return {slug for slug in found if SLUG.fullmatch(slug)}
 
 

@@ -68,14 +68,14 @@ class _Job:
         log.lives, copies = split(sorted_events(events), name)
         if lost:
             text = f"The clock stepped back by {lost / 1e9:.1f} s in all; as much time of the run is not accounted for."
-            log.notes.append(("clock-stepped-back", text))
+            log.note("clock-stepped-back", text)
         if copies:
             text = f"{copies} starts were told by more than one process; each is counted once."
-            log.notes.append(("foreign-copies", text))
+            log.note("foreign-copies", text)
         if self.skipped:
             what = ", ".join(f"{n} x {reason}" for reason, n in sorted(self.skipped.items()))
             text = f"{self.skipped.total()} entries were not understood ({what})."
-            log.notes.append(("not-understood-entries", text))
+            log.note("not-understood-entries", text)
         return log
 
     def _events(self) -> list[tuple[str, Event]]:

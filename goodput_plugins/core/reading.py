@@ -37,7 +37,7 @@ def read(path: Path) -> list[RunLog]:
     except OSError as error:
         raise UnusableData(f"{path}: cannot be read ({error.strerror}).") from None
     if _header(data) is not None:
-        return [_merged([_journal(path, data)])]
+        return [_merged([read_journal(path, data)])]
     logs = read_entries(_entries(path, data))
     if not logs:
         raise UnusableData(f"{path}: holds no goodput events, neither ours nor of ml-goodput-measurement.")
@@ -48,11 +48,11 @@ def _read_directory(path: Path) -> RunLog:
     files = sorted(path.glob("*.jsonl"))
     if not files:
         raise UnusableData(f"{path}: holds no journals (*.jsonl); is this the directory of a run?")
-    journals: list[_Journal] = []
+    journals: list[JournalFile] = []
     faults: list[UnusableData] = []
     for file in files:
         try:
-            journals.append(_journal(file, file.read_bytes()))
+            journals.append(read_journal(file, file.read_bytes()))
         except UnusableData as fault:
             faults.append(fault)
         except OSError as error:
@@ -60,13 +60,20 @@ def _read_directory(path: Path) -> RunLog:
     if not journals:
         raise faults[0]
     log = _merged(journals)
-    log.notes += [("unusable-journal", f"Left out: {fault}") for fault in faults]
+    for fault in faults:
+        log.note("unusable-journal", f"Left out: {fault}")
     return log
 
 
 @dataclass
-class _Journal:
-    """One file, read."""
+class JournalFile:
+    """One file, read.
+
+    Attributes:
+        header: its first line.
+        events: of all other lines.
+        torn: how many lines could not be understood.
+    """
 
     header: Mapping[str, Any]
     events: list[Event]
@@ -83,7 +90,12 @@ def _header(data: bytes) -> Mapping[str, Any] | None:
     return header if ours else None
 
 
-def _journal(path: Path, data: bytes) -> _Journal:
+def read_journal(path: Path, data: bytes) -> JournalFile:
+    """What a journal holds: its ``data``, read from ``path``.
+
+    Raises:
+        UnusableData: it is no journal, one of another version, or one whose times go backwards.
+    """
     header = _header(data)
     if header is None:
         raise UnusableData(f"{path}: is no goodput journal (its first line is no header of one).")
@@ -100,7 +112,7 @@ def _journal(path: Path, data: bytes) -> _Journal:
         lines[-1] = lines[-1].rpartition(b",")[0] + b"]]"
     events, torn = _parse(lines)
     _check_order(path, events)
-    return _Journal(header, events, torn)
+    return JournalFile(header, events, torn)
 
 
 def _parse(lines: list[bytes]) -> tuple[list[Event], int]:
@@ -124,7 +136,7 @@ def _check_order(path: Path, events: list[Event]) -> None:
     """Within a thread, events of a kind that are told as they happen never step back."""
     newest: dict[tuple[Kind, int], int] = {}
     for event in events:
-        if event.kind in (Kind.STEP, Kind.BEGIN, Kind.FINISH, Kind.HEARTBEAT):
+        if event.kind in (Kind.STEP, Kind.RUN, Kind.BEGIN, Kind.FINISH, Kind.HEARTBEAT):
             key = (event.kind, event.thread)
             before = newest.get(key, 0)
             if event.time < before - BACKWARDS_NS:
@@ -135,7 +147,7 @@ def _check_order(path: Path, events: list[Event]) -> None:
             newest[key] = max(before, event.time)
 
 
-def _merged(journals: list[_Journal]) -> RunLog:
+def _merged(journals: list[JournalFile]) -> RunLog:
     """One log of the primary process's journals; rotated files of one life are joined."""
     log = RunLog(journals[0].header["run"])
     lives: dict[str, Life] = {}
@@ -148,9 +160,8 @@ def _merged(journals: list[_Journal]) -> RunLog:
     log.lives = sorted(lives.values(), key=lambda life: (life.start, life.id))
     torn = sum(journal.torn for journal in journals)
     if torn:
-        log.notes.append(
-            ("torn-lines", f"{torn} lines could not be read and were left out; a crash can tear a journal's last one.")
-        )
+        text = f"{torn} lines could not be read and were left out; a crash can tear a journal's last one."
+        log.note("torn-lines", text)
     return log
 
 

@@ -129,9 +129,13 @@ class RunLog:
     Attributes:
         run: its name.
         lives: by start time.
-        notes: what the reader had to leave out, one sentence each, as ``(slug, sentence)``.
+        notes: what the reader had to leave out, as ``(slug, sentence)``.
     """
 
     run: str
     lives: list[Life] = field(default_factory=list)
     notes: list[tuple[str, str]] = field(default_factory=list)
+
+    def note(self, slug: str, text: str) -> None:
+        """Tell what had to be left out; ``docs/messages.md`` has the slug's paragraph."""
+        self.notes.append((slug, text))
