@@ -60,8 +60,8 @@ def _read_directory(path: Path) -> RunLog:
     if not journals:
         raise faults[0]
     log = _merged(journals)
-    for fault in faults:
-        log.note("unusable-journal", f"Left out: {fault}")
+    for left_out in faults:
+        log.note("unusable-journal", f"Left out: {left_out}")
     return log
 
 

@@ -12,7 +12,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
-from operator import sub
 
 from goodput_plugins.core.attribution.activities import Piece, sweep
 from goodput_plugins.core.attribution.device import DeviceSteps, idle_pieces, idle_waits, on_device
@@ -202,10 +201,11 @@ def open_ledger(attempt: Attempt, stride: int) -> Ledger:
     ledger = Ledger(attempt, stride)
     ledger.waited = [(p.start, p.end) for p in pieces if p.source == WAIT]
     if any(when != UNKNOWN for when in seen.done[:count]):
-        ledger.device = on_device(called, seen.done[:count], pieces, until)
-        pieces = idle_pieces(pieces, ledger.device, until)
-        starts, ends = idle_waits(starts, ends, called, ledger.device)
-        called = ledger.device.begins
+        host = list(called)
+        ledger.device = device = on_device(host, seen.done[:count].tolist(), pieces, until)
+        pieces = idle_pieces(pieces, device, until)
+        starts, ends = idle_waits(list(starts), list(ends), host, device)
+        called = device.begins
     elif stride > 1 and count:
         called, numbers = _with_first_step(attempt, called, numbers, pieces, stride)
     ledger.begins, ledger.numbers = called, numbers
@@ -243,16 +243,14 @@ def _with_first_step(
 
 def _lay_out(ledger: Ledger, pieces: Sequence[Piece], starts: Sequence[int], ends: Sequence[int]) -> None:
     """Cut pieces and waits at the steps' beginnings; sum up what each interval has left."""
-    begins, device = ledger.begins, ledger.device
-    ledger.wait_starts, ledger.wait_ends, ledger.waits = _lay_waits(begins, starts, ends)
-    if not begins:
-        ledger.pieces = list(pieces)
-        return
-    nets = array("q", map(sub, map(sub, [*begins[1:], ledger.until], begins), ledger.waits))
+    begins, device = list(ledger.begins), ledger.device
+    starts, ends, waits = _lay_waits(begins, starts, ends)
+    nexts = [*begins[1:], ledger.until]
+    nets = [end - begin - wait for begin, end, wait in zip(begins, nexts, waits, strict=False)]
+    gaps: list[int] = []
     if device is not None:
-        ledger.gaps = gaps = array("q", map(sub, map(sub, begins[1:], device.free), ledger.waits))
-        gaps.append(0)
-        nets = array("q", map(sub, nets, gaps))
+        gaps = [begin - idle - wait for begin, idle, wait in zip(nexts[:-1], device.free, waits, strict=False)] + [0]
+        nets = [net - gap for net, gap in zip(nets, gaps, strict=True)]
     step = -1
     for begin, end, source in pieces:
         while begin < end:
@@ -261,9 +259,13 @@ def _lay_out(ledger: Ledger, pieces: Sequence[Piece], starts: Sequence[int], end
             ledger.pieces.append(Piece(begin, cut, source))
             if step >= 0:
                 idle = device is not None and step + 1 < len(begins) and begin >= device.free[step]
-                (ledger.gaps if idle else nets)[step] -= cut - begin  # type: ignore[index]
+                (gaps if idle else nets)[step] -= cut - begin
             begin = cut
-    ledger.nets = nets
+    ledger.nets, ledger.waits, ledger.gaps = array("q", nets), array("q", waits), array("q", gaps)
+    ledger.wait_starts, ledger.wait_ends = array("q", starts), array("q", ends)
+    if device is not None:
+        device.pack()
+        ledger.begins = device.begins
 
 
 def _lay_waits(
@@ -272,11 +274,13 @@ def _lay_waits(
     """Waits, cut at the steps' beginnings; and how long each step waited."""
     waits = [0] * len(begins)
     step, last = -1, len(begins) - 1
+    following = begins[0] if begins else 0
     straddling: list[int] = []
     for at, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        while step < last and begins[step + 1] <= start:
+        while following <= start and step < last:
             step += 1
-        if step < last and begins[step + 1] < end:
+            following = begins[step + 1] if step < last else end
+        if following < end and step < last:
             straddling.append(at)
         elif step >= 0:
             waits[step] += end - start

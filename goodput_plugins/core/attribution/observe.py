@@ -302,8 +302,9 @@ def _part_waits(seen: Observed) -> None:
     if ended:
         seen.intervals = [i for i in seen.intervals if i.activity is not Activity.DATA or i.end is None]
         told = [(i.start, i.end) for i in ended if i.end is not None and i.start < i.end]
-        waits = sorted([*zip(starts, ends, strict=True), *told])
-        starts, ends = [start for start, _ in waits], [end for _, end in waits]
+        # Sorted apart they may be paired anew, but at each moment as many waits are open as before.
+        starts = array("q", sorted([*starts, *(start for start, _ in told)]))
+        ends = array("q", sorted([*ends, *(end for _, end in told)]))
     mixed: set[int] = set()
     if any(map(gt, ends, starts[1:])):
         mixed = {at for at, (end, start) in enumerate(zip(ends, starts[1:], strict=False)) if end > start}
@@ -318,5 +319,5 @@ def _part_waits(seen: Observed) -> None:
         keep = bytearray(b"\1") * len(starts)
         for at in mixed:
             keep[at] = 0
-        starts, ends = list(compress(starts, keep)), list(compress(ends, keep))
-    seen.wait_starts, seen.wait_ends = array("q", starts), array("q", ends)
+        starts, ends = array("q", compress(starts, keep)), array("q", compress(ends, keep))
+    seen.wait_starts, seen.wait_ends = starts, ends
