@@ -83,7 +83,7 @@ def _hook_checkpointers(module: Any, hooks: Hooks, watch: Watch) -> None:
     for name in ("wait_until_finished", "close"):
         hook(module.AsyncCheckpointer, name, before=watch.wait_begins, after=watch.checkpointer_wait_ended)
     hook(module.AsyncCheckpointer, "check_for_errors", before=_itself, after=watch.check_ended)
-    if hasattr(module.AsyncCheckpointer, "cancel"):  # since 0.12.4
+    if hasattr(module.AsyncCheckpointer, "cancel"):  # 0.12.0 cannot cancel
         hook(module.AsyncCheckpointer, "cancel", before=watch.cancel_begins)
     tracking = importlib.import_module("orbax.checkpoint._src.logging.event_tracking")
     hook(tracking.OperationRecorder, "record_completion", before=watch.completion_begins)
