@@ -8,7 +8,7 @@ read, and what cannot is told in the log's notes. What is no journal at all is
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,8 @@ def read(path: Path) -> list[RunLog]:
     except OSError as error:
         raise UnusableData(f"{path}: cannot be read ({error.strerror}).") from None
     if _header(data) is not None:
-        return [_merged([read_journal(path, data)])]
+        log = _merged([read_journal(path, data)])
+        return [log] if log is not None else []
     logs = read_entries(_entries(path, data))
     if not logs:
         raise UnusableData(f"{path}: holds no goodput events, neither ours nor of ml-goodput-measurement.")
@@ -48,21 +49,26 @@ def _read_directory(path: Path) -> RunLog:
     files = sorted(path.glob("*.jsonl"))
     if not files:
         raise UnusableData(f"{path}: holds no journals (*.jsonl); is this the directory of a run?")
-    journals: list[JournalFile] = []
     faults: list[UnusableData] = []
+    log = _merged(_usable(files, faults))
+    if log is None:
+        raise faults[0]
+    for left_out in faults:
+        log.note("unusable-journal", f"Left out: {left_out}")
+    return log
+
+
+def _usable(files: Iterable[Path], faults: list[UnusableData]) -> Iterator[JournalFile]:
+    """The journals among these files, one at a time; what is wrong with the others joins ``faults``."""
     for file in files:
         try:
-            journals.append(read_journal(file, file.read_bytes()))
+            journal = read_journal(file, file.read_bytes())
         except UnusableData as fault:
             faults.append(fault)
         except OSError as error:
             faults.append(UnusableData(f"{file}: cannot be read ({error.strerror})."))
-    if not journals:
-        raise faults[0]
-    log = _merged(journals)
-    for left_out in faults:
-        log.note("unusable-journal", f"Left out: {left_out}")
-    return log
+        else:
+            yield journal
 
 
 @dataclass
@@ -147,21 +153,28 @@ def _check_order(path: Path, events: list[Event]) -> None:
             newest[key] = max(before, event.time)
 
 
-def _merged(journals: list[JournalFile]) -> RunLog:
-    """One log of the primary process's journals; rotated files of one life are joined."""
-    log = RunLog(journals[0].header["run"])
+def _merged(journals: Iterable[JournalFile]) -> RunLog | None:
+    """One log of the primary process's journals, rotated files of one life joined; None if there is no journal.
+
+    A journal's events are put into columns before the next is read: they take a tenth of the memory.
+    """
+    log: RunLog | None = None
     lives: dict[str, Life] = {}
+    others: set[str] = set()
+    torn = 0
     for at, journal in enumerate(journals):
-        if any(e.kind is Kind.RANK and e.step for e in journal.events):
-            continue
+        log = log or RunLog(journal.header["run"])
+        torn += journal.torn
         key = str(journal.header.get("attempt", at))
-        life = lives.setdefault(key, Life(key, journal.header["start"], []))
-        life.add(journal.events)
-    log.lives = sorted(lives.values(), key=lambda life: (life.start, life.id))
-    torn = sum(journal.torn for journal in journals)
-    if torn:
-        text = f"{torn} lines could not be read and were left out; a crash can tear a journal's last one."
-        log.note("torn-lines", text)
+        if any(event.kind is Kind.RANK and event.step for event in journal.events):
+            others.add(key)
+        lives.setdefault(key, Life(key, journal.header["start"], [])).add(journal.events)
+    if log is not None:
+        primary = [life for key, life in lives.items() if key not in others]
+        log.lives = sorted(primary, key=lambda life: (life.start, life.id))
+        if torn:
+            text = f"{torn} lines could not be read and were left out; a crash can tear a journal's last one."
+            log.note("torn-lines", text)
     return log
 
 

@@ -231,6 +231,9 @@ class _Watch:
             self.zero_length.add((event.time, event.thread, event.activity, event.name))
         if event.activity is Activity.RESTORE:
             self.checkpoint(event)
+        elif event.activity is Activity.SAVE and event.name != WAIT and event.step is not None and self.seen.saves:
+            newest = self.seen.saves[-1]
+            newest.label = event.step if newest.label is None else newest.label
 
     def add(self, interval: Interval, thread: int) -> None:
         early = thread == 0 and (self.first_step is None or interval.start < self.first_step)
