@@ -15,7 +15,7 @@ import optax
 import pytest
 from observing import Observation, armed, observed
 
-from goodput_plugins.core.events import Kind
+from goodput_plugins.core.events import Activity, Kind
 from goodput_plugins.jax.functions import Function
 from goodput_plugins.jax.install import install_jax, install_optax
 from goodput_plugins.jax.outputs import SmallOutput
@@ -72,6 +72,24 @@ def test_steps_that_run_behind_the_host_are_seen_to_end_when_they_end(seen: Obse
     late = sorted(abs(done[ordinal] - measured[ordinal]) / 1e6 for ordinal in done)
     assert statistics.median(late) < 5, late
     assert late[int(len(late) * 0.9)] < 25, late
+
+
+def test_a_wait_right_after_a_step_finds_the_device_done_however_busy_the_host_is(seen: Observation) -> None:
+    step, recorder = jax.jit(slow_step), seen.hooks.recorder
+    params, x = inputs()
+    for _ in range(20):
+        params, metrics = step(params, x)
+        metrics["loss"].block_until_ready()
+        recorder.begin(Activity.DATA)
+        busy_until = time.monotonic() + 0.004
+        while time.monotonic() < busy_until:
+            pass
+        recorder.finish(Activity.DATA)
+    time.sleep(0.05)
+    done = {event.step: event.time for event in seen.of(Kind.DEVICE)}
+    begins = [begin.time for begin, _ in seen.stretches(Activity.DATA)]
+    assert len(done) >= 18
+    assert [ordinal for ordinal in done if done[ordinal] > begins[ordinal]] == []
 
 
 def test_a_step_done_when_its_call_returns_needs_no_thread(seen: Observation) -> None:

@@ -28,6 +28,7 @@ import pytest
 from jax._src import distributed, monitoring, source_info_util, traceback_util, xla_bridge
 from observing import ARMED, armed, observed
 
+from goodput_plugins.core.events import Activity
 from goodput_plugins.flax.install import install_linen, install_nnx, install_train_state
 from goodput_plugins.jax.install import install_jax, install_optax
 
@@ -444,13 +445,14 @@ print(seen.hooks.guard.on)
     assert done.returncode == 0
 
 
-def test_the_device_thread_failing_is_said_once(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("entry", ["_wait", "_look", "watch"])
+def test_device_time_failing_is_said_once(
+    entry: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*args: Any, **kwargs: Any) -> Any:
         raise OSError("a fault of ours")
 
-    monkeypatch.setattr("goodput_plugins.jax.device.DeviceWatch._wait", fails)
+    monkeypatch.setattr(f"goodput_plugins.jax.device.DeviceWatch.{entry}", fails)
     with observed(*INSTALLS, errors_are_raised=False) as seen:
 
         @jax.jit
@@ -460,6 +462,7 @@ def test_the_device_thread_failing_is_said_once(
         x = jnp.ones((1500, 1500))
         for _ in range(3):
             params, loss = step(jnp.ones(3), x)
+            seen.hooks.recorder.begin(Activity.DATA)
         jax.block_until_ready((params, loss))
         seen.hooks.uninstall()
     assert capsys.readouterr().err.count("failed and is off from here on") == 1

@@ -31,6 +31,9 @@ LONG_WAIT_NS = 1_000_000_000
 class NullRecorder:
     """A recorder that does nothing; every method of :class:`Recorder` is here."""
 
+    at_begin: Callable[[], None] | None = None
+    """Called before an activity begins: who watches a device looks once more before the host goes its way."""
+
     def now(self) -> int:
         return 0
 
@@ -134,6 +137,8 @@ class Recorder(NullRecorder):
 
     def begin(self, activity: Activity, *, name: str | None = None, step: int | None = None) -> None:
         """``activity`` begins on this thread, inside whatever is open there."""
+        if self.at_begin is not None:
+            self.at_begin()
         if activity is Activity.DEVICE_INIT:
             self.training_begins()
         stack = self._open.stack
