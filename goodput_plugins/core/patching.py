@@ -3,14 +3,18 @@
 Every adapter uses :func:`around`, so every hook has the same shape and the same promise: the host's
 call is made exactly once, with the host's arguments, outside our guard; its result and its errors
 are its own. Only ``before`` and ``after`` are ours, and the guard stands around both.
+
+A function that calls the host in the host's stead is a :func:`wrapper`, and lets an error of the host
+go through :func:`without_this_frame`, so that neither a traceback nor a warning shows it.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from goodput_plugins.core.guard import Guard
 from goodput_plugins.core.recorder import NullRecorder
@@ -19,6 +23,29 @@ Before = Callable[..., Any]
 """Called with the host's arguments; what it returns is handed to ``after``."""
 After = Callable[[Any, Any, BaseException | None], None]
 """Called with what ``before`` returned, the host's result (None if it raised) and its error."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+WRAPPER = " (skipped like importlib._bootstrap)"
+"""What follows the file's name in the code of a :func:`wrapper`."""
+
+
+def wrapper(function: F) -> F:
+    """Mark a function that calls the host in the host's stead.
+
+    The ``stacklevel`` of ``warnings.warn`` passes over frames of the import system, which it knows by
+    these words in their file's name; so a warning of the host still names the line that called it.
+    """
+    code = function.__code__
+    function.__code__ = code.replace(co_filename=code.co_filename + WRAPPER)
+    return function
+
+
+def without_this_frame(error: BaseException) -> None:
+    """Take the caller's own frame off the traceback of ``error``, which a bare ``raise`` then passes on."""
+    traceback = error.__traceback__
+    if traceback is not None and traceback.tb_frame is sys._getframe(1):
+        BaseException.with_traceback(error, traceback.tb_next)  # an error's class may forbid to set attributes
 
 
 class Patches:
@@ -86,6 +113,7 @@ def around(
     function = static.__func__ if isinstance(static, classmethod | staticmethod) else original
 
     @functools.wraps(function)
+    @wrapper
     def hooked(*args: Any, **kwargs: Any) -> Any:
         token = guard(before, *args, **kwargs) if before is not None else None
         try:
@@ -93,10 +121,11 @@ def around(
         except BaseException as error:
             if after is not None:
                 guard(after, token, None, error)
+            without_this_frame(error)
             raise
         if after is not None:
             guard(after, token, result, None)
         return result
 
-    wrapper: Any = type(static)(hooked) if isinstance(static, classmethod | staticmethod) else hooked
-    patches.set(owner, name, wrapper)
+    value: Any = type(static)(hooked) if isinstance(static, classmethod | staticmethod) else hooked
+    patches.set(owner, name, value)

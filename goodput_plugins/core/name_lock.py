@@ -1,0 +1,54 @@
+"""One living primary process per run and machine: the name that it holds while it lives.
+
+A run is held by binding a socket to a name that only the kernel knows. So nothing is left behind by a
+killed process, nothing is written to a file system that may be slow, remote or full, and what two
+machines do in a shared folder is none of each other's business.
+
+>>> lock = NameLock()
+>>> lock.take(Path("goodput/digits"))
+True
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+
+
+class NameLock:
+    """A hold on one run directory, until :meth:`release` or the process's end."""
+
+    def __init__(self) -> None:
+        self._socket: socket | None = None
+
+    def take(self, folder: Path) -> bool:
+        """Whether no other living process holds that directory; also where this system cannot tell.
+
+        Args:
+            folder: a directory that exists; by whatever path it is reached, it is the same one.
+        """
+        try:
+            import _socket  # the module `socket` costs milliseconds
+
+            place = os.stat(folder)
+            identity = f"{place.st_dev}:{place.st_ino}:{os.getuid()}"
+            held = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
+            held.bind(b"\0goodput/" + hashlib.sha256(identity.encode()).hexdigest()[:32].encode())
+        except OSError as error:
+            return error.errno != errno.EADDRINUSE
+        except (ImportError, AttributeError):
+            return True
+        self._socket = held
+        return True
+
+    def release(self) -> None:
+        """Let others have it; a forked child does this at once, which leaves the parent's hold as it is."""
+        held, self._socket = self._socket, None
+        if held is not None:
+            held.close()
