@@ -113,21 +113,21 @@ class DeviceWatch:
                 if step is None:
                     return
                 count += 1
-            done = self._wait(step, since, since + shortest * count * 7 // 8)
+            done = self._wait(step, since, since + shortest * count * 7 // 8, count)
             step.leaf = None
             if done is not None:
                 self._recorder.device_done(step.ordinal, done)
                 recent.append((done - since) // count)
                 free = done
 
-    def _wait(self, step: InFlight, since: int, earliest: int) -> int | None:
+    def _wait(self, step: InFlight, since: int, earliest: int, count: int) -> int | None:
         """When the step was seen to be done; None if that cannot be known."""
         clock = self._recorder.now
         while not (answer := _answers(step.leaf)):
             if answer is None or self._stopping:
                 return step.done
             now = clock()
-            pause = max(earliest - now, (now - since) // POLLS_PER_STEP, SHORTEST_POLL)
+            pause = max(earliest - now, (now - since) // POLLS_PER_STEP, SHORTEST_POLL * count)
             time.sleep(min(pause, LONGEST_POLL) / 1e9)
         return step.done or clock()
 
