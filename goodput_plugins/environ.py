@@ -133,7 +133,9 @@ _RANKS = (
     ("RANK", "WORLD_SIZE"),
     ("SLURM_PROCID", "SLURM_NTASKS"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
 )
+"""Where launchers tell a process its index and the count: torchrun, Slurm, Open MPI, MPICH and Intel MPI."""
 
 
 def rank(environ: Mapping[str, str] = os.environ) -> tuple[int, int | None] | None:
@@ -142,7 +144,23 @@ def rank(environ: Mapping[str, str] = os.environ) -> tuple[int, int | None] | No
         if environ.get(index, "").isdecimal():
             total = environ.get(count, "")
             return int(environ[index]), int(total) if total.isdecimal() else None
-    return None
+    return _rank_on_host(environ)
+
+
+def _rank_on_host(environ: Mapping[str, str]) -> tuple[int, int | None] | None:
+    """What a launcher that tells only the place on the host, as Lightning's does, says of the rank.
+
+    It is exact on the first host, and on others where the launcher told how many processes each has;
+    elsewhere it is any that is not 0.
+    """
+    if not environ.get("LOCAL_RANK", "").isdecimal():
+        return None
+    local, host, each = (
+        int(value) if (value := environ.get(name, "")).isdecimal() else 0
+        for name in ("LOCAL_RANK", "NODE_RANK", "LOCAL_WORLD_SIZE")
+    )
+    total = environ.get("WORLD_SIZE", "")
+    return host * max(each, 1) + local, int(total) if total.isdecimal() else None
 
 
 def faults(environ: Mapping[str, str] = os.environ) -> list[str]:

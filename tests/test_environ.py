@@ -56,6 +56,12 @@ def test_every_variable_that_our_source_names_is_in_the_table() -> None:
         ({}, None),
         ({"RANK": "3", "WORLD_SIZE": "8"}, (3, 8)),
         ({"SLURM_PROCID": "0"}, (0, None)),
+        ({"PMI_RANK": "1", "PMI_SIZE": "4"}, (1, 4)),
+        ({"LOCAL_RANK": "0"}, (0, None)),
+        ({"LOCAL_RANK": "1", "WORLD_SIZE": "2", "NODE_RANK": "0"}, (1, 2)),
+        ({"LOCAL_RANK": "1", "NODE_RANK": "2", "LOCAL_WORLD_SIZE": "4"}, (9, None)),
+        ({"LOCAL_RANK": "0", "NODE_RANK": "1"}, (1, None)),
+        ({"LOCAL_RANK": "1", "RANK": "5"}, (5, None)),
         ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "RANK": "none"}, (1, 2)),
     ],
 )

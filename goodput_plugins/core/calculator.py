@@ -11,10 +11,12 @@ from collections import deque
 from itertools import chain
 
 from goodput_plugins.core.attribution import Generation, attribute
+from goodput_plugins.core.attribution.generations import Attempt
 from goodput_plugins.core.attribution.ideal import Histogram, deviation
 from goodput_plugins.core.attribution.tally import Tally, Window, tally
 from goodput_plugins.core.buckets import BADPUT, OWNER_OF, Bucket
 from goodput_plugins.core.errors import UnusableData
+from goodput_plugins.core.exits import CODE
 from goodput_plugins.core.findings import findings, in_order_of_cost
 from goodput_plugins.core.report import AttemptSummary, Breakdown, Finding, Report, StepSummary
 from goodput_plugins.core.runlog import RunLog
@@ -134,7 +136,7 @@ def _attempts(generation: Generation, sums: Tally, window: Window | None) -> tup
             start=attempt.seen.start,
             end=attempt.until,
             exit=attempt.exit,
-            exit_code=None,
+            exit_code=_exit_code(attempt),
             first_step=attempt.numbers[0] if attempt.numbers else None,
             last_step=attempt.numbers[-1] if attempt.numbers else None,
             cause=None,
@@ -143,6 +145,13 @@ def _attempts(generation: Generation, sums: Tally, window: Window | None) -> tup
         for number, (attempt, spent) in enumerate(zip(generation.attempts, sums.by_attempt, strict=True))
         if attempt.seen.start <= high and attempt.until >= low
     )
+
+
+def _exit_code(attempt: Attempt) -> int | None:
+    """The code that the process asked to end with, where its journal tells."""
+    end = attempt.seen.end
+    code = end.data.get(CODE) if end is not None and isinstance(end.data, dict) else None
+    return code if type(code) is int else None
 
 
 def _steps(generation: Generation, window: Window | None, ideal: int | None) -> StepSummary:

@@ -11,12 +11,15 @@ from goodput_plugins.cli.units import clock, day
 from goodput_plugins.core.report import AttemptSummary, Report
 
 _WORDS = {"completed": "completed", "user": "stopped by its user", "lost": "killed or lost", "running": "still running"}
+_BY_CODE = "exception:SystemExit"
 _MARKS = {"completed": "✓", "user": "■", "running": "▶"}
 
 
 def ending(exit: str) -> str:
     """The words for the ``exit`` of an attempt."""
     what, _, name = exit.partition(":")
+    if exit == _BY_CODE:
+        return "ended itself"
     if what == "exception":
         return f"raised {shorten(name, 40)}"
     if what == "signal":
@@ -38,7 +41,7 @@ def _implied(attempt: AttemptSummary) -> bool:
     """Whether the words for the end already tell its exit code."""
     usual = {"completed": 0, "exception": 1}
     what = attempt.exit.partition(":")[0]
-    return what == "signal" or usual.get(what) == attempt.exit_code
+    return what == "signal" or attempt.exit != _BY_CODE and usual.get(what) == attempt.exit_code
 
 
 def mark(exit: str) -> str:
