@@ -11,6 +11,7 @@ Importing this package imports no framework.
 
 from __future__ import annotations
 
+
 def __getattr__(name: str) -> str:
     if name == "__version__":
         from importlib.metadata import version
