@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from goodput_plugins.core.patching import Hooks
+from goodput_plugins.core.patching import Hooks, without_this_frame, wrapper
 from goodput_plugins.jax.functions import Function
 from goodput_plugins.jax.loop import loop_of
 
@@ -21,11 +21,20 @@ def preparing(hooks: Hooks, owner: Any, name: str, title: Callable[..., str | No
     static = vars(owner)[name]
     original = static.__func__ if isinstance(static, classmethod) else static
 
+    def prepares(*args: Any, **kwargs: Any) -> Function | None:
+        named = title(*args, **kwargs)
+        return None if named is None else Function(named, initializes=True)
+
     @functools.wraps(original)
+    @wrapper
     def observed(*args: Any, **kwargs: Any) -> Any:
-        named = guard(title, *args, **kwargs)
-        if named is None:
-            return original(*args, **kwargs)
-        return loop.call(guard, Function(named, initializes=True), original, args, kwargs)
+        function = guard(prepares, *args, **kwargs)
+        try:
+            if function is None:
+                return original(*args, **kwargs)
+            return loop.call(guard, function, original, args, kwargs)
+        except BaseException as error:
+            without_this_frame(error)
+            raise
 
     hooks.patches.set(owner, name, classmethod(observed) if isinstance(static, classmethod) else observed)

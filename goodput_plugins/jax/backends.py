@@ -14,6 +14,7 @@ from jax._src import distributed, xla_bridge
 
 from goodput_plugins.core.events import Activity
 from goodput_plugins.core.patching import After, Before, Hooks, around
+from goodput_plugins.core.signals import hand_back
 
 
 def install_backends(hooks: Hooks) -> None:
@@ -41,6 +42,7 @@ def install_backends(hooks: Hooks) -> None:
 
     def connecting(state: Any, *args: Any, **kwargs: Any) -> Any:
         begins("distributed")
+        hand_back()  # SIGTERM, which JAX's preemption service handles from here on
         return state
 
     def connected(state: Any, result: Any, error: BaseException | None) -> None:

@@ -54,14 +54,16 @@ class Frame:
     """One call, from its begin to its end.
 
     Attributes:
+        among: the calls open on its thread.
         start: when it began; None if it cannot be a step (it runs inside another, or is only traced).
         ordinal: of the step that it was told to be.
         preparing: whether it was told to be preparation.
     """
 
-    __slots__ = ("args", "function", "kwargs", "loop", "ordinal", "preparing", "start")
+    __slots__ = ("among", "args", "function", "kwargs", "loop", "ordinal", "preparing", "start")
 
     def __init__(self, loop: Loop, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.among = thread.frames
         self.loop = loop
         self.function = function
         self.args = args

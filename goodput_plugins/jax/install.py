@@ -10,7 +10,7 @@ from typing import Any
 
 from jax._src import source_info_util, traceback_util
 
-from goodput_plugins.core.patching import Hooks
+from goodput_plugins.core.patching import Hooks, without_this_frame, wrapper
 from goodput_plugins.jax.annotations import install_annotations
 from goodput_plugins.jax.backends import install_backends
 from goodput_plugins.jax.functions import Function
@@ -41,16 +41,28 @@ def install_optax(module: ModuleType, hooks: Hooks) -> None:
 def _observe_gradients(module: ModuleType, name: str, hooks: Hooks) -> None:
     original, guard = getattr(module, name), hooks.guard
 
-    @functools.wraps(original)
-    def transform(*args: Any, **kwargs: Any) -> Any:
-        function = original(*args, **kwargs)
-
+    def observed(function: Any) -> Any:
         @functools.wraps(function)
+        @wrapper
         def gradient(*args: Any, **kwargs: Any) -> Any:
             guard(gradient_taken)
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except BaseException as error:
+                without_this_frame(error)
+                raise
 
         return gradient
+
+    @functools.wraps(original)
+    @wrapper
+    def transform(*args: Any, **kwargs: Any) -> Any:
+        try:
+            function = original(*args, **kwargs)
+        except BaseException as error:
+            without_this_frame(error)
+            raise
+        return guard(observed, function) or function
 
     hooks.patches.set(module, name, transform)
 

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from goodput_plugins.core.guard import Guard
-from goodput_plugins.core.patching import Hooks, around
+from goodput_plugins.core.patching import Hooks, around, without_this_frame, wrapper
 from goodput_plugins.jax.functions import Function, jitted_function, remember_stage, stage_function
 from goodput_plugins.jax.loop import Loop, loop_of
 
@@ -40,9 +40,14 @@ class Jitted:
             if name in self.__dict__:
                 self.__dict__[name] = self._goodput_tracer(name)
 
+    @wrapper
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         jitted, function, loop, guard = self._goodput
-        return loop.call(guard, function, jitted, args, kwargs)
+        try:
+            return loop.call(guard, function, jitted, args, kwargs)
+        except BaseException as error:
+            without_this_frame(error)
+            raise
 
     def __getattr__(self, name: str) -> Any:
         if name in TRACERS:
@@ -54,8 +59,13 @@ class Jitted:
         method = getattr(jitted, name)
 
         @functools.wraps(method)
+        @wrapper
         def traced(*args: Any, **kwargs: Any) -> Any:
-            stage = loop.trace(function, method, args, kwargs)
+            try:
+                stage = loop.trace(guard, function, method, args, kwargs)
+            except BaseException as error:
+                without_this_frame(error)
+                raise
             if isinstance(stage, jax.stages.Traced | jax.stages.Lowered):
                 guard(remember_stage, stage, function)
             return stage
@@ -112,25 +122,38 @@ def _observe_results(hooks: Hooks, name: str) -> None:
         observed = guard(wrap, jitted)
         return jitted if observed is None else observed
 
-    @functools.wraps(original)
-    def hooked(*args: Any, **kwargs: Any) -> Any:
-        result = original(*args, **kwargs)
-        if hasattr(result, "lower"):
-            return wrapped(result)
-        return lambda fun: wrapped(result(fun))  # used as ``@jax.jit(static_argnums=0)``
+    def observed(make: Any) -> Any:
+        @functools.wraps(make)
+        @wrapper
+        def hooked(*args: Any, **kwargs: Any) -> Any:
+            try:
+                result = make(*args, **kwargs)
+            except BaseException as error:
+                without_this_frame(error)
+                raise
+            if hasattr(result, "lower"):
+                return wrapped(result)
+            return observed(result)  # ``make`` was called as in ``@jax.jit(static_argnums=0)``
 
-    hooks.patches.set(jax, name, hooked)
+        return hooked
+
+    hooks.patches.set(jax, name, observed(original))
 
 
 def _observe_compiled(hooks: Hooks) -> None:
     original, guard, loop = jax.stages.Compiled.__call__, hooks.guard, loop_of(hooks)
 
     @functools.wraps(original)
+    @wrapper
     def hooked(self: Any, *args: Any, **kwargs: Any) -> Any:
         function = guard(stage_function, self)
-        if function is None:
-            return original(self, *args, **kwargs)
-        return loop.call(guard, function, functools.partial(original, self), args, kwargs)
+        try:
+            if function is None:
+                return original(self, *args, **kwargs)
+            return loop.call(guard, function, functools.partial(original, self), args, kwargs)
+        except BaseException as error:
+            without_this_frame(error)
+            raise
 
     hooks.patches.set(jax.stages.Compiled, "__call__", hooked)
 

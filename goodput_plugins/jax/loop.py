@@ -19,7 +19,7 @@ from jax._src.core import trace_state_clean
 
 from goodput_plugins.core.events import Activity
 from goodput_plugins.core.guard import Guard
-from goodput_plugins.core.patching import Hooks
+from goodput_plugins.core.patching import Hooks, without_this_frame, wrapper
 from goodput_plugins.core.recorder import NullRecorder
 from goodput_plugins.environ import DEVICE_TIME
 from goodput_plugins.jax.device import DeviceWatch
@@ -66,32 +66,41 @@ class Loop:
         self._tries = TRIES
         self._candidates: weakref.WeakKeyDictionary[Function, int | None] = weakref.WeakKeyDictionary()
 
+    @wrapper
     def call(
         self, guard: Guard, function: Function, host: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """``host(*args, **kwargs)``, observed as a call of ``function``."""
-        frame = Frame(self, function, args, kwargs)
-        guard(self._begins, frame)
-        frames = thread.frames
-        frames.append(frame)
+        frame = guard(self._begins, function, args, kwargs)
         try:
             result = host(*args, **kwargs)
-        except BaseException:
-            frames.pop()
-            guard(self._failed, frame)
+        except BaseException as error:
+            if frame is not None:
+                frame.among.pop()
+                guard(self._failed, frame)
+            without_this_frame(error)
             raise
-        frames.pop()
-        guard(self._ends, frame, result)
+        if frame is not None:
+            frame.among.pop()
+            guard(self._ends, frame, result)
         return result
 
-    def trace(self, function: Function, host: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    @wrapper
+    def trace(
+        self, guard: Guard, function: Function, host: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """``host(*args, **kwargs)``, which only traces ``function``: facts are learnt, no step is told."""
-        frames = thread.frames
-        frames.append(Frame(self, function, args, kwargs))
+        frame = guard(self._traces, function, args, kwargs)
         try:
-            return host(*args, **kwargs)
-        finally:
-            frames.pop()
+            result = host(*args, **kwargs)
+        except BaseException as error:
+            if frame is not None:
+                frame.among.pop()
+            without_this_frame(error)
+            raise
+        if frame is not None:
+            frame.among.pop()
+        return result
 
     def annotation_begins(self, number: int | None, *, is_step: bool) -> None:
         """A ``StepTraceAnnotation`` opens; ``is_step``: it may be told as a step by itself."""
@@ -113,7 +122,19 @@ class Loop:
         if self._device is not None:
             self._device.close()
 
-    def _begins(self, frame: Frame) -> None:
+    def _begins(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
+        frame = Frame(self, function, args, kwargs)
+        self._told(frame)
+        frame.among.append(frame)
+        return frame
+
+    def _traces(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
+        frame = Frame(self, function, args, kwargs)
+        frame.among.append(frame)
+        return frame
+
+    def _told(self, frame: Frame) -> None:
+        """Tell what is known of a call before it is made."""
         if not self._open:
             return
         function = frame.function
@@ -234,8 +255,13 @@ def observing(hooks: Hooks, owner: Any, name: str, function: Function) -> None:
     original = getattr(owner, name)
 
     @functools.wraps(original)
+    @wrapper
     def observed(*args: Any, **kwargs: Any) -> Any:
-        return loop.call(guard, function, original, args, kwargs)
+        try:
+            return loop.call(guard, function, original, args, kwargs)
+        except BaseException as error:
+            without_this_frame(error)
+            raise
 
     hooks.patches.set(owner, name, observed)
 

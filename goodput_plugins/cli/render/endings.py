@@ -41,7 +41,7 @@ def _implied(attempt: AttemptSummary) -> bool:
     """Whether the words for the end already tell its exit code."""
     usual = {"completed": 0, "exception": 1}
     what = attempt.exit.partition(":")[0]
-    return what == "signal" or attempt.exit != _BY_CODE and usual.get(what) == attempt.exit_code
+    return what == "signal" or (attempt.exit != _BY_CODE and usual.get(what) == attempt.exit_code)
 
 
 def mark(exit: str) -> str:
