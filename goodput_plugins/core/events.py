@@ -9,6 +9,7 @@ event as an array, its fields in the order of :class:`Event` with trailing nulls
     ["f",1780000013500000000,0,41,"save"]                    ... and finishes it
     ["x",1780000014000000000,0,null,"compile","jit(f)",2000000]    a compilation of 2 ms, told afterwards
     ["r",1780000015000000000,0,42,null,null,null,[30,...,-1]]      a run: step 42 starts, and more follow
+    ["a",1780000016000000000,0,52,null,null,null,[40,9,1000000000,0,0,0]]    9 more steps in the second after step 52
 
 Times are integer nanoseconds since the epoch, durations integer nanoseconds.
 """
@@ -38,6 +39,12 @@ class Kind(StrEnum):
     when it began (likewise; 0, 0 where it did not wait); and in between, for each step that the
     device has finished, two negative ones: -1 - its ordinal, and -1 - when (ns after the run began).
     A lone -1 closes the line."""
+    STEPS = "a"
+    """Steps in sum: after the step that began at ``time`` a number of others began; ``data`` holds
+    six whole numbers: the ordinal of that step among the STEPs of this attempt; how many others
+    there were; when the last of them began (ns after the first); and, of the time up to there, how
+    long the training thread waited for data while the device was busy, and else, and how long the
+    device was idle (-1: not known)."""
     NUMBER = "n"
     """The number of the step that started last is ``step`` (a correction)."""
     DEVICE = "d"
@@ -60,6 +67,8 @@ class Kind(StrEnum):
     """The plugin ``name`` is armed; ``data``: ``{"version": ..., "sees": [bucket, ...]}``."""
     RANK = "rank"
     """This is process ``step`` of ``data`` processes."""
+    LOST = "lost"
+    """Of what came before, ``step`` pieces could not be written; ``time`` is unused."""
 
 
 class Activity(StrEnum):
@@ -150,13 +159,15 @@ def event_of(fields: Any) -> Event:
         raise ValueError("an event with a step or duration that is no whole number")
     if event.kind is Kind.RUN and not is_run(event.data):
         raise ValueError("a run that is none")
-    if type(event.name) not in _TEXT or not 0 <= (event.duration or 0) <= LATEST:
+    if event.kind is Kind.STEPS and not is_sum(event.data):
+        raise ValueError("a sum of steps that is none")
+    if type(event.name) not in _TEXT or not 0 <= (event.duration or 0) <= LARGEST:
         raise ValueError("an event with a name or duration that is none")
     return event
 
 
-LATEST = 2**63 - 1
-"""The last time that fits (year 2262), ns since the epoch."""
+LATEST = 2**62
+"""The last time that there can be (year 2116), ns since the epoch: what is added to it still fits into 64 bits."""
 
 _KINDS = {kind.value: kind for kind in Kind}
 _ACTIVITIES = {activity.value: activity for activity in Activity}
@@ -181,7 +192,19 @@ def is_run(data: Any) -> bool:
     )
 
 
+def is_sum(data: Any) -> bool:
+    """Whether these could be the numbers of a STEPS."""
+    if not (is_run(data) and len(data) == 6):
+        return False
+    _, count, duration, overlapped, stalled, idle = data
+    if min(count, duration, overlapped, stalled, idle + 1) < 0:
+        return False
+    return bool(count <= MOST_STEPS and overlapped + stalled <= duration and idle <= duration)
+
+
 LARGEST_STEP = 2**53
 """A step number beyond it is none."""
+MOST_STEPS = 100_000
+"""How many steps a STEPS may tell of."""
 LARGEST = 2**61
 """The largest number that a RUN may hold (73 years in ns)."""

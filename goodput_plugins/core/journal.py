@@ -1,186 +1,231 @@
 """The journal: an append-only file of lines that a ``kill -9`` does not take.
 
-Bytes are copied into a shared memory mapping of the file, so an event is safe in the page cache the
-moment the call returns, without a system call on the training thread. Space is reserved before it
-is mapped, so a full disk is an error that we see and not a SIGBUS in training. Where that cannot be
-had, bytes are written through with ``os.write``.
-
 A line may be left open and extended, as a run of steps is; the next whole line closes it. A process
 that is killed leaves its last line open, and up to one chunk of NUL bytes after it: readers skip
-the one and mend the other.
+the one and mend the other. How the bytes get to the disk is the business of
+:mod:`~goodput_plugins.core.files`.
+
+At 64 MB a journal goes on in a further file, a segment, of the same attempt::
+
+    20261129T080000.000000000Z-1a2b3c4d.jsonl          {"schema": ..., "attempt": ..., "segment": 0, ...}
+    20261129T080000.000000000Z-1a2b3c4d.001.jsonl      {"schema": ..., "attempt": ..., "segment": 1, ...}
+
+It does so too where its file was deleted under it. Beyond a size in all it is :attr:`~Journal.full`:
+lines still go in, but whoever writes is asked to write less.
 """
 
 from __future__ import annotations
 
 import errno
-import mmap
+import json
 import os
 import threading
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 
+from goodput_plugins.core.files import Background, PlainFile, open_file
 from goodput_plugins.core.guard import say
 
-CHUNK = 256 * 1024
-"""How much of the file is reserved and mapped at a time, bytes."""
-PATIENCE = 0.001
-"""How long to wait for another thread's memory copy, s; only a signal handler ever waits that long."""
-CLOSING = b"-1]]\n"
-"""What ends a line that was left open, after the comma of its last number."""
+SEGMENT = 64 * 1024 * 1024
+"""How large a segment grows, bytes."""
+MOST = 2_000_000_000
+"""How large a journal grows before it is full, bytes."""
+LAST_WAIT = 2.0
+"""How long closing waits for another thread that writes, s."""
 
 
 class Journal:
-    """One file of lines; any thread may write, also a signal handler.
+    """Lines of one attempt; any thread may write, also a signal handler.
 
-    The thread that holds the lock writes the lines of all. It holds it for a memory copy, so another
-    thread waits microseconds; a signal handler that interrupted the holder leaves its line to it.
+    Only memory is copied while the lock is held, so another thread waits microseconds. A signal
+    handler that interrupts the holder leaves its line to it.
 
     Args:
-        path: the file, made anew; its folder is made if it is not there.
+        path: the first segment, made anew; its folder is made if it is not there.
+        header: what each segment begins with, beside its number.
+        segment: how large a segment grows, bytes.
+        most: how large the journal grows before it is full, bytes.
+
+    Attributes:
+        paths: its segments, oldest first.
+        dropped: how many pieces could not be written.
 
     Raises:
         OSError: the file cannot be made.
     """
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.path = path
+    def __init__(
+        self, path: Path, header: Mapping[str, object] | None = None, *, segment: int = SEGMENT, most: float = MOST
+    ) -> None:
+        self.paths = [path]
         self.dropped = 0
-        """Lines that could not be written."""
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        self._lines: deque[bytes] = deque()
-        self._lock = threading.Lock()
-        self._open_line = 0
-        self._opened = 0
-        self._map: mmap.mmap | None = None
-        self._mapped_to = 0
-        self._at = CHUNK
-        self._length = 0
-        self._can_map = hasattr(os, "posix_fallocate")
+        self._header = header
+        self._file: PlainFile | Background | _Nowhere = open_file(path, self._first_line(0), self._failed)
+        self._segment = segment
+        self._most = most
+        self._lock = threading.RLock()
+        self._writing = False
+        self._late: deque[bytes] = deque()
+        self._open_line = self._opened = 0
+        self._size = self._earlier = 0
+        self._turn_at = segment
+        self.write(b"")
+
+    @property
+    def path(self) -> Path:
+        """The segment that is being written."""
+        return self.paths[-1]
+
+    @property
+    def full(self) -> bool:
+        """Whether it has grown so large that steps should be told in sum."""
+        return self._earlier + self._size >= self._most
 
     def write(self, line: bytes) -> None:
         """Append one line (newline included). Never raises; a line that finds no room is counted."""
-        self._lines.append(line)
-        if self._take_lock():
+        with self._lock:
+            if self._writing:
+                self._late.append(line)
+                return
+            self._writing = True
             try:
-                self._drain()
+                self._open_line = 0
+                if self._late or self._size >= self._turn_at:
+                    self._tidy()
+                self._file.line(line)
+                self._size += len(line)
+            except OSError as error:
+                self._failed(error)
             finally:
-                self._lock.release()
+                self._writing = False
 
     def open_line(self, head: bytes) -> int:
         """Append the beginning of a line, up to and including a comma in its last list.
 
         Returns:
-            What :meth:`extend` knows it by; 0 if the journal is busy, and then nothing was written.
+            What :meth:`extend` knows it by; 0 if it cannot be written now.
         """
-        if not self._take_lock():
-            return 0
-        try:
-            self._drain()
-            self._close_line()
+        with self._lock:
+            if self._writing:
+                return 0
+            dropped = self.dropped
+            self.write(head)
+            if self.dropped > dropped:
+                return 0
             self._opened += 1
             self._open_line = self._opened
-            self._store(head)
             return self._opened
-        finally:
-            self._lock.release()
 
     def extend(self, line: int, more: bytes) -> bool:
-        """Append to that open line, up to and including a comma; False if another line closed it since."""
-        if line != self._open_line or not self._take_lock():
-            return False
-        try:
-            if line != self._open_line or self._lines:
+        """Append to that open line, up to and including a comma; False if it cannot be: begin another."""
+        with self._lock:
+            if line != self._open_line or self._writing or self._late or self._size >= self._turn_at:
                 return False
-            self._store(more)
-            return True
-        finally:
-            self._lock.release()
+            self._writing = True
+            try:
+                self._file.more(more)
+                self._size += len(more)
+                return True
+            except OSError as error:
+                self._open_line = 0
+                self._failed(error)
+                return False
+            finally:
+                self._writing = False
+
+    def tend(self) -> None:
+        """Go on in a new segment if the file was deleted; to be called now and then, off the training thread."""
+        if self._file.is_there():
+            return
+        with self._lock:
+            gone, turned = self.path, not self._writing and self._turn()
+        if turned:
+            say(
+                f"the journal {gone} was deleted while it was being written; what it held is gone.",
+                f"Training goes on, and so does recording, in {self.path.name}.",
+            )
 
     def close(self) -> None:
         """Write what is queued and cut the file to its length."""
-        self.write(b"")
-        self.abandon()
-        if self._fd >= 0:
+        try:
+            if not self._lock.acquire(timeout=LAST_WAIT):
+                raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
             try:
-                os.ftruncate(self._fd, self._length)
-                os.close(self._fd)
-            except OSError as error:
-                self._failed(error)
-            self._fd = -1
+                self._tidy()
+                self._file.close()
+            finally:
+                self._lock.release()
+        except OSError as error:
+            self._failed(error)
+        self.abandon()
 
     def abandon(self) -> None:
         """Stop writing and leave the file as it is, as a forked child must."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._writing = False
         self._open_line = 0
-        self._map = None
-        self._can_map = False
-        self._store = self._drop  # type: ignore[method-assign]
+        self._file = _Nowhere()
 
     def remove(self) -> None:
-        """Close the journal and delete its file."""
+        """Close the journal and delete its files."""
         self.close()
-        self.path.unlink(missing_ok=True)
+        for path in self.paths:
+            path.unlink(missing_ok=True)
 
-    def _take_lock(self) -> bool:
-        return self._lock.acquire(blocking=False) or self._lock.acquire(timeout=PATIENCE)
+    def _tidy(self) -> None:
+        """Write what came late, and go on in a new segment where this one is large enough."""
+        if self._size >= self._turn_at:
+            self._turn()
+        while self._late:
+            line = self._late.popleft()
+            self._file.line(line)
+            self._size += len(line)
 
-    def _drain(self) -> None:
-        while self._lines:
-            self._close_line()
-            self._store(self._lines.popleft())
-
-    def _close_line(self) -> None:
-        if self._open_line:
-            self._open_line = 0
-            self._store(CLOSING)
-
-    def _store(self, piece: bytes) -> None:
+    def _turn(self) -> bool:
+        """Go on in a new segment; where there can be none, in this one."""
+        number = len(self.paths)
+        path = self.paths[0].with_suffix(f".{number:03}{self.paths[0].suffix}")
+        self._open_line = 0
+        self._turn_at = self._size + self._segment
         try:
-            if len(piece) > CHUNK:
-                raise OSError(errno.EMSGSIZE, "a line of more than 256 KB")
-            if self._can_map:
-                self._copy(piece)
-            else:
-                os.pwrite(self._fd, piece, self._length)
-                self._length += len(piece)
+            self._file.turn(path, self._first_line(number))
         except OSError as error:
             self._failed(error)
-            self.dropped += 1
-
-    def _copy(self, piece: bytes) -> None:
-        end = self._at + len(piece)
-        if end > CHUNK:
-            if not self._map_next_chunk():
-                self._store(piece)
-                return
-            end = self._at + len(piece)
-        assert self._map is not None
-        self._map[self._at : end] = piece
-        self._at = end
-        self._length = self._mapped_to - CHUNK + end
-
-    def _map_next_chunk(self) -> bool:
-        """Reserve and map the next chunk; False if this file system cannot (then we write)."""
-        try:
-            os.posix_fallocate(self._fd, self._mapped_to, CHUNK)
-            self._map = mmap.mmap(self._fd, CHUNK, offset=self._mapped_to)
-        except (OSError, ValueError) as error:
-            self._can_map = False
-            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise
             return False
-        self._mapped_to += CHUNK
-        self._at = 0
+        self.paths.append(path)
+        self._earlier += self._size
+        self._size, self._turn_at = 0, self._segment
         return True
 
+    def _first_line(self, segment: int) -> bytes:
+        if self._header is None:
+            return b""
+        return json.dumps({**self._header, "segment": segment}).encode() + b"\n"
+
     def _failed(self, error: OSError) -> None:
-        if self.dropped == 0:
+        self.dropped += 1
+        if self.dropped == 1:
             say(
                 f"the journal {self.path} cannot be written ({error.strerror or error}).",
-                "Training goes on; what happens from here on is not recorded. Free the disk or set GOODPUT_DIR.",
+                "Training goes on; what finds no room is not recorded. Free the disk or set GOODPUT_DIR.",
             )
 
-    def _drop(self, piece: bytes) -> None:
-        if piece:
-            self.dropped += 1
+
+class _Nowhere:
+    """The file of a journal that is over."""
+
+    def line(self, piece: bytes) -> None:
+        pass
+
+    def more(self, piece: bytes) -> None:
+        pass
+
+    def turn(self, path: Path, head: bytes) -> None:
+        pass
+
+    def is_there(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass

@@ -46,7 +46,7 @@ def read(path: Path) -> list[RunLog]:
 
 
 def _read_directory(path: Path) -> RunLog:
-    files = sorted(path.glob("*.jsonl"))
+    files = sorted(path.glob("*.jsonl"), key=_by_segment)
     if not files:
         raise UnusableData(f"{path}: holds no journals (*.jsonl); is this the directory of a run?")
     faults: list[UnusableData] = []
@@ -56,6 +56,12 @@ def _read_directory(path: Path) -> RunLog:
     for left_out in faults:
         log.note("unusable-journal", f"Left out: {left_out}")
     return log
+
+
+def _by_segment(path: Path) -> tuple[str, str]:
+    """An attempt's first segment has no number, the others do: ``x.jsonl``, ``x.001.jsonl``."""
+    attempt, _, number = path.stem.rpartition(".")
+    return (attempt, number.zfill(9)) if number.isdigit() else (path.stem, "")
 
 
 def _usable(files: Iterable[Path], faults: list[UnusableData]) -> Iterator[JournalFile]:
@@ -79,11 +85,13 @@ class JournalFile:
         header: its first line.
         events: of all other lines.
         torn: how many lines could not be understood.
+        lost: how many pieces could not be written.
     """
 
     header: Mapping[str, Any]
     events: list[Event]
     torn: int
+    lost: int = 0
 
 
 def _header(data: bytes) -> Mapping[str, Any] | None:
@@ -118,7 +126,8 @@ def read_journal(path: Path, data: bytes) -> JournalFile:
         lines[-1] = lines[-1].rpartition(b",")[0] + b"]]"
     events, torn = _parse(lines)
     _check_order(path, events)
-    return JournalFile(header, events, torn)
+    lost = sum(event.step or 0 for event in events if event.kind is Kind.LOST)
+    return JournalFile(header, [event for event in events if event.kind is not Kind.LOST], torn, lost)
 
 
 def _parse(lines: list[bytes]) -> tuple[list[Event], int]:
@@ -142,7 +151,7 @@ def _check_order(path: Path, events: list[Event]) -> None:
     """Within a thread, events of a kind that are told as they happen never step back."""
     newest: dict[tuple[Kind, int], int] = {}
     for event in events:
-        if event.kind in (Kind.STEP, Kind.RUN, Kind.BEGIN, Kind.FINISH, Kind.HEARTBEAT):
+        if event.kind in (Kind.STEP, Kind.RUN, Kind.STEPS, Kind.BEGIN, Kind.FINISH, Kind.HEARTBEAT):
             key = (event.kind, event.thread)
             before = newest.get(key, 0)
             if event.time < before - BACKWARDS_NS:
@@ -161,13 +170,16 @@ def _merged(journals: Iterable[JournalFile]) -> RunLog | None:
     log: RunLog | None = None
     lives: dict[str, Life] = {}
     others: set[str] = set()
-    torn = 0
+    segments: dict[str, set[int]] = {}
+    torn = lost = 0
     for at, journal in enumerate(journals):
         log = log or RunLog(journal.header["run"])
         torn += journal.torn
+        lost += journal.lost
         key = str(journal.header.get("attempt", at))
         if any(event.kind is Kind.RANK and event.step for event in journal.events):
             others.add(key)
+        segments.setdefault(key, set()).add(number if type(number := journal.header.get("segment", 0)) is int else 0)
         lives.setdefault(key, Life(key, journal.header["start"], [])).add(journal.events)
     if log is not None:
         primary = [life for key, life in lives.items() if key not in others]
@@ -175,6 +187,13 @@ def _merged(journals: Iterable[JournalFile]) -> RunLog | None:
         if torn:
             text = f"{torn} lines could not be read and were left out; a crash can tear a journal's last one."
             log.note("torn-lines", text)
+        if lost:
+            text = f"{lost} pieces could not be written when they were told: the disk was full or refused them."
+            log.note("lost-lines", text)
+        missing = sum(max(found) + 1 - len(found) for key, found in segments.items() if key not in others)
+        if missing:
+            text = f"{missing} segments of journals were deleted; what they told counts as preparation."
+            log.note("missing-segments", text)
     return log
 
 

@@ -17,15 +17,21 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from itertools import count
+from operator import index
+from typing import Any
 
 from goodput_plugins.core.clock import Clock
+from goodput_plugins.core.condensed import Condensed
 from goodput_plugins.core.events import Activity, Event, Kind, encode, is_number
+from goodput_plugins.core.runs import Run, Sink, shown
 
 LONGEST_NAME = 200
 """Names are cut to this many characters."""
 LONG_WAIT_NS = 1_000_000_000
 """A wait for data that lasts longer at a heartbeat is told before it ends."""
+
+_DATA = Activity.DATA  # looking up a member of an enum takes as long as a call
 
 
 class NullRecorder:
@@ -87,14 +93,6 @@ class NullRecorder:
         pass
 
 
-class Sink(Protocol):
-    """Where lines go that can be left open and extended: a journal."""
-
-    def write(self, line: bytes, /) -> None: ...
-    def open_line(self, head: bytes, /) -> int: ...
-    def extend(self, line: int, more: bytes, /) -> bool: ...
-
-
 class Recorder(NullRecorder):
     """Turns what hooks see into journal lines.
 
@@ -120,10 +118,10 @@ class Recorder(NullRecorder):
         """How many steps were recorded."""
         self._on_training: Callable[[], None] | None = on_training
         self._on_rank = on_rank
-        self._threads: dict[int, int] = {threading.main_thread().ident or 0: 0}
-        self._open = _OpenActivities()
+        self._here = _Here(count(1))
         self._sink: Sink | None = None
-        self._run: _Run | None = None
+        self._run: Run | Condensed | None = None
+        self._device = False
 
     def write_to(self, sink: Sink) -> None:
         """From here on lines go there, steps that follow each other in lines that grow."""
@@ -135,40 +133,51 @@ class Recorder(NullRecorder):
         self._sink = self._run = None
         self.write = _nowhere
 
+    def flush(self) -> None:
+        """Tell what is held back; to be called by the thread that steps, at the end."""
+        if self._run is not None:
+            self._run.finish()
+
     def begin(self, activity: Activity, *, name: str | None = None, step: int | None = None) -> None:
         """``activity`` begins on this thread, inside whatever is open there."""
         if self.at_begin is not None:
             self.at_begin()
-        if activity is Activity.DEVICE_INIT:
-            self.training_begins()
-        stack = self._open.stack
+        here = self._here
         now = self.now()
-        if activity is Activity.DATA and not stack and self._run is not None and self._run.wait(now):
-            stack.append(activity)
-            return
-        stack.append(activity)
-        self._event(Kind.BEGIN, now, step, activity, name)
+        run = self._run
+        if activity is _DATA:
+            if run is not None and not here.stack and run.wait(now):
+                here.stack.append(activity)
+                return
+        elif run is not None:
+            self._interrupt(run)
+        elif activity is Activity.DEVICE_INIT:
+            self.training_begins()
+        here.stack.append(activity)
+        self._tell("b", now, here.thread, step, activity, name)
 
     def finish(self, activity: Activity, *, name: str | None = None, step: int | None = None) -> None:
         """The innermost open ``activity`` of this thread ends; unmatched calls are ignored."""
-        stack = self._open.stack
+        here = self._here
+        stack = here.stack
         if activity not in stack:
             return
         while stack.pop() is not activity:
             pass
         now = self.now()
         run = self._run
-        if activity is Activity.DATA and run is not None and run.waits_since and run.is_here():
-            begun, announced = run.waits_since, run.announced
-            run.waits_since = 0
-            if begun != announced:
-                self._waited(run, begun, now - begun)
+        if activity is _DATA and run is not None:
+            begun = run.wait_over()
+            if begun:
+                if not run.tell_wait(begun, now - begun):
+                    self._tell("x", begun, here.thread, None, activity, None, now - begun)
                 return
-        self._event(Kind.FINISH, now, step, activity, name)
+            run.interrupt()
+        self._tell("f", now, here.thread, step, activity, name)
 
     def inside(self, activity: Activity) -> bool:
         """Whether ``activity`` is open on this thread."""
-        return activity in self._open.stack
+        return activity in self._here.stack
 
     def span(
         self, activity: Activity, start: int, duration: int, *, name: str | None = None, step: int | None = None
@@ -176,7 +185,9 @@ class Recorder(NullRecorder):
         """``activity`` lasted ``duration`` ns from ``start`` on this thread; told afterwards."""
         if activity is Activity.DEVICE_INIT:
             self.training_begins()
-        self._event(Kind.SPAN, start, step, activity, name, max(0, duration))
+        if self._run is not None:
+            self._run.interrupt()
+        self._tell("x", max(0, start), self._here.thread, step, activity, name, max(0, duration))
 
     def step(self, number: int | None = None, *, at: int | None = None) -> int:
         """A training step starts now (or started ``at``).
@@ -185,58 +196,53 @@ class Recorder(NullRecorder):
             Its ordinal in this attempt, from 0, as :meth:`device_done` takes it.
         """
         now = self.now() if at is None else at
-        if self._on_training is not None:
-            self.training_begins()
+        if type(number) is not int:
+            number = whole(number)
+        run = self._run
         ordinal = self.steps
         self.steps = ordinal + 1
-        run = self._run
-        if run is not None and run.next == number and now >= run.last and run.is_here():
-            more = b"%d," % (now - run.last) if run.waited else b"0,0,%d," % (now - run.last)
-            if self._extend(run, more):
-                run.follow(now, number)
-                return ordinal
-        self._begin_run(now, ordinal, number)
+        if run is None or not run.step(now, number):
+            self._begin_run(now, ordinal, number)
         return ordinal
 
     def number(self, step: int) -> None:
         """The step that started last has this number."""
-        self._event(Kind.NUMBER, self.now(), step)
+        self._event(Kind.NUMBER, step)
 
     def device_done(self, ordinal: int, at: int) -> None:
         """The device finished the work of that step at that time (any thread may tell)."""
+        self._device = True
         run = self._run
-        if run is None or at < run.began or not self._extend(run, b"%d,%d," % (-1 - ordinal, run.began - at - 1)):
+        if run is None or not run.done(ordinal, at):
             self.write(b'["d",%d,0,%d]\n' % (at, ordinal))
 
     def heartbeat(self) -> None:
         """The process is alive; a wait for data that goes on and on is told now."""
         now = self.now()
         run = self._run
-        begun = run.waits_since if run is not None else 0
-        if run is not None and begun and now - begun > LONG_WAIT_NS:
-            run.announced = begun
-            self.write(encode(Event(Kind.BEGIN, begun, run.thread, None, Activity.DATA)))
+        if run is not None and run.waits_since and now - run.waits_since > LONG_WAIT_NS:
+            self._tell_open_wait(run)
         self.write(b'["h",%d]\n' % now)
 
     def committed(self, step: int | None, *, duration: int | None = None) -> None:
         """A checkpoint is durable now, after ``duration`` ns of work in the background."""
-        self._event(Kind.COMMIT, self.now(), step, duration=duration)
+        self._event(Kind.COMMIT, step, duration=duration)
 
     def commit_failed(self, step: int | None, error: str) -> None:
         """A checkpoint that was being written in the background is lost."""
-        self._event(Kind.COMMIT_FAILED, self.now(), step, name=error)
+        self._event(Kind.COMMIT_FAILED, step, name=error)
 
     def notice(self, name: str) -> None:
         """The process was warned that it will be stopped."""
-        self._event(Kind.NOTICE, self.now(), name=name)
+        self._event(Kind.NOTICE, name=name)
 
     def plugin(self, name: str, version: str, sees: tuple[str, ...]) -> None:
         """The plugin is armed and can see these buckets."""
-        self._event(Kind.PLUGIN, self.now(), name=name, data={"version": version, "sees": list(sees)})
+        self._event(Kind.PLUGIN, name=name, data={"version": version, "sees": list(sees)})
 
     def rank(self, index: int, count: int | None = None) -> None:
         """This is process ``index`` of ``count``."""
-        self._event(Kind.RANK, self.now(), index, data=count)
+        self._event(Kind.RANK, index, data=count)
         self._on_rank(index, count)
 
     def training_begins(self) -> None:
@@ -245,119 +251,111 @@ class Recorder(NullRecorder):
             call, self._on_training = self._on_training, None
             call()
 
-    def _waited(self, run: _Run, begun: int, lasted: int) -> None:
-        """A wait for data is over: the next step of the run tells of it, if it is the first since the last."""
-        if not run.waited and begun >= run.last and self._extend(run, b"%d,%d," % (begun - run.last, lasted)):
-            run.waited = True
-        else:
-            self._event(Kind.SPAN, begun, None, Activity.DATA, None, lasted)
-
     def _begin_run(self, now: int, ordinal: int, number: int | None) -> None:
-        """Write a step as the first of a new run, or as a line of its own."""
-        thread = self._thread()
-        told = b"%d" % number if is_number(number) else b"null"
-        line = 0
-        if self._sink is not None:
-            line = self._sink.open_line(b'["r",%d,%d,%b,null,null,null,[%d,' % (now, thread, told, ordinal))
-        if line:
-            self._run = _Run(line, thread, now, number)
+        """Write a step as the first of others that follow it, or as a line of its own."""
+        self.training_begins()
+        if self._run is not None:
+            self._interrupt(self._run)
+            self._run.finish()
+            self._run = None
+        thread, sink = self._here.thread, self._sink
+        if sink is not None and sink.full:
+            self._run = Condensed(sink, thread, now, ordinal, number, self._device)
             return
-        self._run = None
-        self.write(b'["s",%d,%d,%b]\n' % (now, thread, told))
+        run = Run(sink, thread, now, ordinal, number) if sink is not None else None
+        if run is not None and run.line:
+            self._run = run
+        else:
+            self.write(b'["s",%d,%d,%b]\n' % (now, thread, shown(number)))
 
-    def _extend(self, run: _Run, more: bytes) -> bool:
-        return self._sink is not None and self._sink.extend(run.line, more)
+    def _interrupt(self, run: Run | Condensed) -> None:
+        """Something else than a wait begins."""
+        if run.waits_since:
+            self._tell_open_wait(run)
+        run.interrupt()
+
+    def _tell_open_wait(self, run: Run | Condensed) -> None:
+        """Tell that a wait for data has begun; that it is over will be told as such."""
+        begun, run.waits_since = run.waits_since, 0
+        if begun:
+            self.write(encode(Event(Kind.BEGIN, begun, run.thread, None, Activity.DATA)))
+
+    def _tell(
+        self,
+        kind: str,
+        time: int,
+        thread: int,
+        step: int | None,
+        activity: Activity,
+        name: str | None,
+        duration: int | None = None,
+    ) -> None:
+        """What :meth:`_event` does, for what is told often: a BEGIN, FINISH or SPAN."""
+        shown_step = "null" if step is None or (step := whole(step)) is None else step
+        line = f'["{kind}",{time},{thread},{shown_step},"' + activity + '"'  # an enum is formatted slowly
+        if duration is not None:
+            line += f",{_quoted(name)},{duration}"
+        elif name is not None:
+            line += "," + _quoted(name)
+        self.write(line.encode() + b"]\n")
 
     def _event(
         self,
         kind: Kind,
-        time: int,
         step: int | None = None,
-        activity: Activity | None = None,
+        *,
         name: str | None = None,
         duration: int | None = None,
         data: Any = None,
     ) -> None:
-        step = step if is_number(step) else None
-        name = name if name is None else str(name)[:LONGEST_NAME]
-        thread = self._thread()
-        if data is not None or activity is None or kind not in (Kind.BEGIN, Kind.FINISH, Kind.SPAN):
-            self.write(encode(Event(kind, time, thread, step, activity, name, duration, data)))
-            return
-        line = f'["{kind.value}",{time},{thread},{"null" if step is None else step},"{activity.value}"'
-        if name is not None or duration is not None:
-            line += f",{_quoted(name)}"
-        if duration is not None:
-            line += f",{duration}"
-        self.write(line.encode() + b"]\n")
-
-    def _thread(self) -> int:
-        known = self._threads.get(threading.get_ident())
-        return self._threads.setdefault(threading.get_ident(), len(self._threads)) if known is None else known
+        name = name if name is None else _short(name)
+        self.write(encode(Event(kind, self.now(), self._here.thread, whole(step), None, name, duration, data)))
 
 
-class _Run:
-    """Steps of one thread that follow each other, in a line that grows.
-
-    Attributes:
-        line: what the journal knows it by.
-        thread: which wrote it.
-        began: when its first step began, ns.
-        last: when its last step began.
-        next: the number that continues it (None: steps without numbers do).
-        waited: the wait before the next step is in the line already.
-        waits_since: when the wait that goes on began; 0 if none does.
-        announced: the beginning of a wait that the heartbeat told of.
-    """
-
-    __slots__ = ("_ident", "announced", "began", "last", "line", "next", "thread", "waited", "waits_since")
-
-    def __init__(self, line: int, thread: int, now: int, number: int | None) -> None:
-        self.line = line
-        self.thread = thread
-        self.began = self.last = now
-        self.next = None if number is None else number + 1
-        self.waited = False
-        self.waits_since = self.announced = 0
-        self._ident = threading.get_ident()
-
-    def is_here(self) -> bool:
-        """Whether this thread is the one that steps."""
-        return threading.get_ident() == self._ident
-
-    def wait(self, now: int) -> bool:
-        """A wait for data begins on this thread; False if this is not the thread that steps."""
-        if not self.is_here():
-            return False
-        self.waits_since = now
-        return True
-
-    def follow(self, now: int, number: int | None) -> None:
-        """The next step began."""
-        self.last = now
-        self.next = None if number is None else number + 1
-        self.waited = False
+def whole(step: Any) -> int | None:
+    """A step's number; None where it is none, or where reading it could wait for a device."""
+    if type(step) is not int:
+        if step is None or hasattr(step, "__dlpack__"):
+            return None
+        try:
+            step = index(step)
+        except Exception:  # whatever the host hands over
+            return None
+    return step if is_number(step) else None
 
 
 def _nowhere(line: bytes) -> None:
     pass
 
 
-class _OpenActivities(threading.local):
-    """What is open on each thread, outermost first."""
+class _Here(threading.local):
+    """What a thread has open.
 
-    def __init__(self) -> None:
+    Attributes:
+        thread: what the journal calls it: 0 is the main thread; others are numbered as they appear.
+        stack: its open activities, outermost first.
+    """
+
+    def __init__(self, numbers: Iterator[int]) -> None:
+        self.thread = 0 if threading.get_ident() == threading.main_thread().ident else next(numbers)
         self.stack: list[Activity] = []
 
 
-_quotes: dict[str | None, str] = {None: "null"}
+_quotes: dict[str, str] = {}
 
 
-def _quoted(name: str | None) -> str:
+def _quoted(name: Any) -> str:
     """The JSON of a name; the few that a run uses are remembered."""
-    quoted = _quotes.get(name)
+    if name is None:
+        return "null"
+    short = _short(name)
+    quoted = _quotes.get(short)
     if quoted is None:
-        quoted = json.dumps(name)
+        quoted = json.dumps(short)
         if len(_quotes) < 1_000:
-            _quotes[name] = quoted
+            _quotes[short] = quoted
     return quoted
+
+
+def _short(name: Any) -> str:
+    return str(name)[:LONGEST_NAME]

@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
+from operator import add, sub
 
 from goodput_plugins.core.events import Event, Kind, is_number
 
@@ -52,10 +53,12 @@ class Steps:
     told: int = 0
 
     def add(self, event: Event) -> bool:
-        """Take in an event if it is a RUN, STEP or DEVICE; False if it is another."""
+        """Take in an event if it is a RUN, STEPS, STEP or DEVICE; False if it is another."""
         kind = event.kind
         if kind is Kind.RUN:
             self._add_run(event)
+        elif kind is Kind.STEPS:
+            self._add_sum(event)
         elif kind is Kind.STEP:
             if self.thread is None:
                 self.thread = event.thread
@@ -97,6 +100,37 @@ class Steps:
             self.numbers.extend(range(run.step, run.step + len(times)))
         else:
             self.numbers.extend([UNKNOWN] * len(times))
+
+    def _add_sum(self, event: Event) -> None:
+        """Equal steps, of which only the sum is known: shares of it, to the nanosecond in all."""
+        first, count, duration, overlapped, stalled, idle = event.data
+        if self.thread is None:
+            self.thread = event.thread
+        known = self.told == first + 1  # the step that it begins with has been told
+        self.told = first + count + 1
+        if event.thread != self.thread:
+            return
+        times = [event.time + duration * at // max(count, 1) for at in range(count + 1)]
+        numbers = range(event.step, event.step + count + 1) if is_number(event.step) else [UNKNOWN] * (count + 1)
+        self.times.extend(times[known:])
+        self.ordinals.extend(range(first, first + count + 1)[known:])
+        self.numbers.extend(numbers[known:])
+        ends = times[1:]
+        waits = [
+            *zip(times, map(add, times, _shares(overlapped, count)), strict=False),
+            *zip(map(sub, ends, _shares(stalled, count)), ends, strict=True),
+        ]
+        waits = sorted(wait for wait in waits if wait[0] < wait[1])
+        self.wait_starts.extend([start for start, _ in waits])
+        self.wait_ends.extend([end for _, end in waits])
+        if idle >= 0:
+            self.done.extend(map(sub, ends, _shares(idle, count)))
+            self.done_ordinals.extend(range(first, first + count))
+
+
+def _shares(total: int, count: int) -> list[int]:
+    """``total`` in ``count`` equal parts."""
+    return [total * (at + 1) // count - total * at // count for at in range(count)]
 
 
 @dataclass

@@ -1,0 +1,119 @@
+"""Steps that follow each other on one thread, told in one journal line that grows (see ``Kind.RUN``).
+
+Adds to the line what each step amounts to: when it waited for data, when it began. A thread that
+watches the device adds when steps were done. What does not follow ends the run, and the recorder
+begins another.
+"""
+
+from __future__ import annotations
+
+from threading import get_ident
+from typing import Protocol
+
+from goodput_plugins.core.events import is_number
+
+NEVER = -2
+"""No step has this number."""
+
+
+class Sink(Protocol):
+    """Where lines go that can be left open and extended: a journal."""
+
+    @property
+    def full(self) -> bool: ...
+    def write(self, line: bytes, /) -> None: ...
+    def open_line(self, head: bytes, /) -> int: ...
+    def extend(self, line: int, more: bytes, /) -> bool: ...
+
+
+class Stepping:
+    """The thread that steps, and the wait for data that goes on there.
+
+    Attributes:
+        thread: what the journal calls it.
+        waits_since: when the wait that goes on began, ns; 0 if none does, or if it was told.
+    """
+
+    __slots__ = ("_ident", "thread", "waits_since")
+
+    def __init__(self, thread: int) -> None:
+        self.thread = thread
+        self.waits_since = 0
+        self._ident = get_ident()
+
+    def wait(self, now: int) -> bool:
+        """A wait for data begins; False if this is not the thread that steps."""
+        if get_ident() != self._ident:
+            return False
+        self.waits_since = now
+        return True
+
+    def wait_over(self) -> int:
+        """When the wait that is over began; 0 if there is none that is still to be told."""
+        if not self.waits_since or get_ident() != self._ident:
+            return 0
+        begun, self.waits_since = self.waits_since, 0
+        return begun
+
+
+class Run(Stepping):
+    """The steps of the thread that makes it, from one that begins now.
+
+    Args:
+        sink: where the line grows.
+        thread: what the journal calls this thread.
+        now: when the first step begins, ns.
+        ordinal: which step of the attempt it is.
+        number: its number; None if it has none, and then no step of the run has.
+
+    Attributes:
+        line: what the sink knows its line by; 0 if it was too busy to begin one.
+    """
+
+    __slots__ = ("_began", "_extend", "_last", "_next", "_waited", "line")
+
+    def __init__(self, sink: Sink, thread: int, now: int, ordinal: int, number: int | None) -> None:
+        super().__init__(thread)
+        self.line = sink.open_line(b'["r",%d,%d,%b,null,null,null,[%d,' % (now, thread, shown(number), ordinal))
+        self._extend = sink.extend
+        self._began = self._last = now
+        self._next = None if number is None else number + 1
+        self._waited = False
+
+    def step(self, now: int, number: int | None) -> bool:
+        """The next step begins; False if it does not follow, or finds no room."""
+        last = self._last
+        if number != self._next or now < last or get_ident() != self._ident:
+            return False
+        self._next = NEVER  # should an exception fly in between, what is written is not what is known
+        if not self._extend(self.line, (b"%d," if self._waited else b"0,0,%d,") % (now - last)):
+            return False
+        self._waited = False
+        self._last = now
+        self._next = None if number is None else number + 1
+        return True
+
+    def tell_wait(self, begun: int, lasted: int) -> bool:
+        """Tell of a wait with the next step; False if that is not the place for it."""
+        following = self._next
+        if self._waited or begun < self._last or following == NEVER:
+            return False
+        self._next = NEVER
+        self._waited = self._extend(self.line, b"%d,%d," % (begun - self._last, lasted))
+        self._next = following
+        return self._waited
+
+    def done(self, ordinal: int, at: int) -> bool:
+        """The device was done with that step then (any thread); False if that is not the place for it."""
+        return at >= self._began and self._extend(self.line, b"%d,%d," % (-1 - ordinal, self._began - at - 1))
+
+    def interrupt(self) -> None:
+        """Something else than a wait begins, or is told, on the thread that steps."""
+
+    def finish(self) -> None:
+        """No step follows."""
+
+
+def shown(number: int | None) -> bytes:
+    """The JSON of a step's number."""
+    return b"%d" % number if is_number(number) else b"null"
