@@ -13,7 +13,7 @@ import pytest
 from running import Runner
 
 from goodput_plugins.core.events import Kind
-from goodput_plugins.core.session import _Held
+from goodput_plugins.core.held import Held
 
 RECORD = """
 import atexit, os, sys, time
@@ -89,7 +89,7 @@ for thread in threads: thread.join()
 
 
 def test_what_is_kept_in_memory_is_bounded_and_leaves_nothing_open() -> None:
-    held = _Held()
+    held = Held()
     held.keep(b'["b",1,0,null,"data"]\n')
     for _ in range(250_000):
         held.keep(b'["x",1,0,null,"import",null,5]\n')
@@ -108,7 +108,7 @@ def test_what_is_kept_in_memory_is_bounded_and_leaves_nothing_open() -> None:
     ("last_line", "code", "ending"),
     [
         ("", 0, "completed"),
-        ("sys.exit(3)", 3, "completed"),
+        ("sys.exit(3)", 3, "exception:SystemExit"),
         ("raise ValueError('no')", 1, "exception:ValueError"),
         ("import signal; signal.raise_signal(signal.SIGINT)", -signal.SIGINT, "user"),
         ("os._exit(4)", 4, None),

@@ -73,9 +73,7 @@ class Arming:
     def importing(self, name: str) -> None:
         """A module is about to run; if it ran before, its hooks go first, or they would stay twice."""
         for plugin in self.triggers.get(name, ()):
-            hooks = self._installed.pop((plugin.name, name), None)
-            if hooks is not None:
-                hooks.guard(hooks.patches.undo)
+            self._uninstall(plugin.name, name)
 
     def imported(self, name: str, module: ModuleType, began: int, outermost: bool) -> None:
         """A module has run: tell how long that took, and install the plugins that it triggers."""
@@ -110,21 +108,23 @@ class Arming:
             self._too_old(plugin, version)
         if not guard.on:
             return
-        hooks = Hooks(session.recorder, guard, at_close=session.at_close)
+        self._uninstall(plugin.name, trigger)  # whoever tells twice of one import
+        hooks = Hooks(session.recorder, guard)
         self._installed[plugin.name, trigger] = hooks
+        session.at_close.append(hooks.close)
         guard(lambda: _function(plugin.hooks[trigger])(module, hooks))
         if not guard.on:
-            self._undo(plugin)
+            for name, installed in list(self._installed):
+                if name == plugin.name:
+                    self._uninstall(name, installed)
         elif first:
             session.recorder.plugin(plugin.name, version or "unknown", plugin.sees)
 
-    def _undo(self, plugin: Plugin) -> None:
-        """The plugin failed: leave its framework as it was."""
-        from goodput_plugins.core.guard import Guard
-
-        for (name, _), hooks in self._installed.items():
-            if name == plugin.name:
-                Guard(plugin.name)(hooks.patches.undo)
+    def _uninstall(self, plugin: str, trigger: str) -> None:
+        """Leave the framework as it was, and what the plugin runs beside it stopped."""
+        hooks = self._installed.pop((plugin, trigger), None)
+        if hooks is not None:
+            hooks.uninstall()
 
     def _session(self) -> Session:
         """The session, told of the imports so far."""

@@ -52,18 +52,25 @@ class Patches:
     """Attributes that were replaced, and what stood there before."""
 
     def __init__(self) -> None:
-        self._undo: list[tuple[Any, str, Any, bool]] = []
+        self._undo: list[tuple[Any, str, Any, Any, bool]] = []
+
+    @property
+    def places(self) -> list[tuple[Any, str]]:
+        """Which attributes of which objects are replaced."""
+        return [(owner, name) for owner, name, *_ in self._undo]
 
     def set(self, owner: Any, name: str, value: Any) -> None:
         """Set ``owner.name`` to ``value``; :meth:`undo` restores it."""
         own = vars(owner)
-        self._undo.append((owner, name, own.get(name), name in own))
+        self._undo.append((owner, name, value, own.get(name), name in own))
         setattr(owner, name, value)
 
     def undo(self) -> None:
-        """Restore everything, newest first."""
+        """Restore everything, newest first; what somebody else has replaced since is theirs and stays."""
         while self._undo:
-            owner, name, value, own = self._undo.pop()
+            owner, name, ours, value, own = self._undo.pop()
+            if vars(owner).get(name) is not ours:
+                continue
             if own:
                 setattr(owner, name, value)
             else:
@@ -88,10 +95,13 @@ class Hooks:
 
     def uninstall(self) -> None:
         """Put everything back as it was."""
-        self.patches.undo()
-        for call in self.at_close:
-            self.guard(call)
-        self.at_close.clear()
+        Guard(self.guard.plugin)(self.patches.undo)
+        self.close()
+
+    def close(self) -> None:
+        """Stop what the adapter runs, each part for itself, also if the plugin is off."""
+        while self.at_close:
+            Guard(self.guard.plugin)(self.at_close.pop())
 
 
 def around(

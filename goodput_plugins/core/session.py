@@ -5,47 +5,50 @@ A process has one :class:`Session`, made by whoever needs it first::
     recorder = current().recorder
     recorder.step(0)
 
-It goes through three states. *Armed*: what hooks tell is kept in memory, nothing is opened, so a
-process that never trains leaves no trace. *Recording*, from the first sign of training: a journal
-holds what was kept, then each line as it comes, and a heartbeat every 5 s. *Over*: the process has
-ended, or turned out to be one that keeps no journal (a forked child, a process other than the
-primary one, a disk that cannot be written); whatever hooks tell then is dropped.
+It goes through four states. *Armed*: what hooks tell is kept in memory, nothing is opened, so a
+process that never trains leaves no trace. *Starting*, from the first sign of training: a journal
+holds what was kept, then each line as it comes, and a heartbeat every 5 s. *Recording*, from the first
+step: now this is surely a primary process, so it holds the run's name, and its journal moves if another
+one does. *Over*: the process has ended, or turned out to be one that keeps no journal (a forked child,
+a process other than the primary one, a disk that cannot be written); whatever hooks tell then is
+dropped.
 
 Nothing here raises into the training job or holds up its exit for more than 2 s.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import platform
-import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum
-from pathlib import Path
 
 from goodput_plugins import environ as env
 from goodput_plugins.core import ending, rundir
 from goodput_plugins.core.clock import Clock, process_start, system_clock
-from goodput_plugins.core.events import SCHEMA, Event, Kind, encode
+from goodput_plugins.core.events import Event, Kind, encode
+from goodput_plugins.core.exits import Exits
 from goodput_plugins.core.guard import Guard, say
+from goodput_plugins.core.held import Held
 from goodput_plugins.core.journal import Journal
+from goodput_plugins.core.place import Place
 from goodput_plugins.core.recorder import Recorder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from goodput_plugins.core.signals import Signals
 
 HEARTBEAT = 5.0
 """Seconds between two heartbeats."""
 PATIENCE = 2.0
 """How long the exit waits for the threads of plugins, seconds."""
-HELD = 100_000
-"""How many lines are kept in memory before training begins."""
 
 
 class State(Enum):
     """What becomes of a line that a hook tells."""
 
     ARMED = "kept in memory"
+    STARTING = "written, and kept in case the journal moves"
     RECORDING = "written"
     OVER = "dropped"
 
@@ -68,29 +71,46 @@ class Session:
         self.at_close: list[Callable[[], None]] = []
         self.recorder = Recorder(self._hold, self.clock, on_training=self._on_training, on_rank=self._on_rank)
         self._environ = environ
-        self._folder = rundir.here()
-        self._new_folders: list[Path] = []
+        self._place = Place(environ, rundir.here(), self.started)
+        self._exits = Exits(lambda: self.recorder.steps)
+        self._signals: Signals | None = None
         self._guard = Guard("session")
-        self._held = _Held()
+        self._held, self._copies = Held(), Held()
+        self._rank: int | None = None
         self._ended = threading.Event()
         self._heart: threading.Thread | None = None
 
     def close(self) -> None:
         """The process ends now: stop what plugins run, write how it ended, close the journal."""
-        now, how = self.clock(), _how_it_ended()
+        end = Guard("session")(self._end)
         try:
-            self._stop_plugins()
+            Guard("session")(self._stop_plugins)
         finally:
-            self._guard(self._finish, now, how)
+            if end is not None:
+                Guard("session")(self._finish, end)
+
+    def killed(self) -> None:
+        """The process ends by a SIGTERM, in the middle of everything; any thread may tell."""
+        now, journal = self.clock(), self.journal
+        self._drop_all()
+        if journal is not None:
+            journal.write(encode(Event(Kind.END, now, name="signal:SIGTERM")))
 
     def abandon(self) -> None:
         """This is a forked child: leave everything to the parent."""
+        self._drop_all()
         self.at_close.clear()
         self._heart = None
-        self._drop_all()
-        if self.journal is not None:
-            self.journal.abandon()
-            self.journal = None
+        self._ended = threading.Event()  # another thread of the parent may have held its lock
+        journal, self.journal = self.journal, None
+        for leave in (
+            None if journal is None else journal.abandon,
+            None if self._signals is None else self._signals.give_back,
+            self._place.release,
+            self._exits.uninstall,
+        ):
+            if leave is not None:
+                Guard("session")(leave)
 
     # --- from armed to recording -------------------------------------------------------------------
 
@@ -101,24 +121,61 @@ class Session:
                 self._drop_all()
 
     def _open(self) -> None:
-        place = env.rank(self._environ)
-        if place is not None and not self._keeps(place[0]):
-            self._drop_all()
-            return
-        self.journal = self._new_journal(place and place[0])
+        told = env.rank(self._environ)
+        self._rank = told and told[0]
+        self.journal = self._place.journal(self._rank) if self._keeps() else None
         if self.journal is None:
             self._drop_all()
             return
-        self._held.release(self.journal.write)
-        self.recorder.write_to(self.journal)
-        self._held.release(self.journal.write)
-        self.state = State.RECORDING
-        if place is not None:
-            self.recorder.rank(*place)
+        self.state = State.STARTING
+        self.recorder.write = self._start
+        self._held.release(self._start)
+        if told is not None:
+            self.recorder.rank(*told)
         self._heart = self._start_heart()
+        self._guard(self._watch_the_end)
+
+    def _hold(self, line: bytes) -> None:
+        """Keep a line for the journal to come."""
+        self._held.keep(line)
+        if self.journal is not None:  # another thread opened it between the caller's look and this line
+            self._held.release(self._start)
+
+    def _start(self, line: bytes) -> None:
+        """Write a line, and keep it until it is sure where the journal lies."""
+        if self.state is State.STARTING:
+            if _is_progress(line):
+                self._guard(self._settle)
+            else:
+                self._copies.keep(line)
+        if self.journal is not None:
+            self.journal.write(line)
+
+    def _settle(self) -> None:
+        """This is a primary process, or one that is asked for anyway: hold the run's name."""
+        if self.state is not State.STARTING:
+            return
+        self.state = State.RECORDING
+        try:
+            if not self._rank and not self._place.take_name():
+                self._move()
+        finally:
+            self._copies.clear()
+            if self.journal is not None:
+                self.recorder.write_to(self.journal)
+
+    def _move(self) -> None:
+        """Begin the journal again under the run's new name."""
+        old, self.journal = self.journal, self._place.journal(self._rank)
+        if self.journal is None:
+            self._drop_all()
+        else:
+            self._copies.release(self.journal.write)
+        if old is not None:
+            old.remove()
 
     def _start_heart(self) -> threading.Thread | None:
-        heart = threading.Thread(target=self._beat, name="goodput-heartbeat", daemon=True)
+        heart = threading.Thread(target=self._guard, args=(self._beat,), name="goodput-heartbeat", daemon=True)
         try:
             heart.start()
         except RuntimeError as error:
@@ -126,58 +183,40 @@ class Session:
             return None
         return heart
 
-    def _new_journal(self, rank: int | None) -> Journal | None:
-        """A journal with its header and start; None, said once, where there can be none."""
-        run = rundir.run_name(self._environ, folder=self._folder)
-        folder = rundir.run_dir(run, rundir.root(self._environ, folder=self._folder))
-        path = folder / rundir.journal_name(self.started, rank)
-        try:
-            self._new_folders = [new for new in (folder, folder.parent) if not new.exists()]
-            journal = _make(path)
-        except OSError as error:
-            say(
-                f"no journal can be kept at {path.parent} ({error.strerror or error}).",
-                "Training goes on and is not recorded. Set GOODPUT_DIR to a folder that can be written.",
-            )
-            return None
-        journal.write(json.dumps(self._header(run, path)).encode() + b"\n")
-        journal.write(encode(Event(Kind.START, self.started)))
-        return journal
+    def _watch_the_end(self) -> None:
+        from goodput_plugins.core.signals import Signals
 
-    def _header(self, run: str, path: Path) -> dict[str, object]:
-        return {
-            "schema": SCHEMA,
-            "run": run,
-            "attempt": path.name.removesuffix(rundir.SUFFIX),
-            "start": self.started,
-            "pid": os.getpid(),
-            "host": platform.node(),
-            "python": platform.python_version(),
-            "script": str(sys.argv[0]) if sys.argv else "",  # not its arguments: they may hold secrets
-        }
-
-    def _hold(self, line: bytes) -> None:
-        """Keep a line for the journal to come."""
-        self._held.keep(line)
-        if self.journal is not None:  # another thread opened it between the caller's look and this line
-            self._held.release(self.journal.write)
+        self._exits.install()
+        note = env.SIGTERM.read(self._environ) == "note"
+        self._signals = Signals(lambda: self.recorder.notice("SIGTERM"), self.killed, note=note)
+        self._signals.install()
 
     # --- while recording ----------------------------------------------------------------------------
 
     def _beat(self) -> None:
         """The heartbeat's thread; at the end it stops the plugins, so that the exit can stop waiting."""
         while not self._ended.wait(HEARTBEAT):
-            self.recorder.heartbeat()
+            self._guard(self._tend)
         self._call_closers()
 
+    def _tend(self) -> None:
+        self.recorder.heartbeat()
+        if self.journal is not None:
+            self.journal.tend()
+
     def _on_rank(self, index: int, count: int | None) -> None:
-        if not self._keeps(index):
+        self._rank = index
+        if not self._keeps():
             self._guard(self._discard)
 
-    def _keeps(self, rank: int) -> bool:
-        return rank == 0 or env.PROCESSES.read(self._environ) == "all"
+    def _keeps(self) -> bool:
+        return not self._rank or env.PROCESSES.read(self._environ) == "all"
 
     # --- the end ------------------------------------------------------------------------------------
+
+    def _end(self) -> Event:
+        now, (how, data) = self.clock(), self._exits.how()
+        return Event(Kind.END, now, name=how, data=data)
 
     def _stop_plugins(self) -> None:
         self._ended.set()
@@ -192,15 +231,20 @@ class Session:
         while self.at_close:
             Guard("closing")(self.at_close.pop())
 
-    def _finish(self, now: int, how: str) -> None:
+    def _finish(self, end: Event) -> None:
         """Write the end, or leave no trace of a process that did not train."""
-        if self.journal is not None:
-            if how == "completed" and self.recorder.steps == 0 and not _saved(self.journal):
+        if self.state is State.STARTING:
+            if end.name == "completed":
                 self._discard()
                 return
-            self.journal.write(encode(Event(Kind.END, now, name=how)))
+            self._settle()
+        if self.journal is not None:
+            self.recorder.flush()
+            self.journal.write(encode(end))
             self.journal.close()
         self._drop_all()
+        self._place.release()
+        self._unwatch_the_end()
 
     def _discard(self) -> None:
         """Keep no journal after all, and no empty folder either."""
@@ -209,67 +253,25 @@ class Session:
         journal, self.journal = self.journal, None
         if journal is not None:
             journal.remove()
-            _remove_empty(self._new_folders)
+        self._place.leave()
+        self._unwatch_the_end()
+
+    def _unwatch_the_end(self) -> None:
+        self._exits.uninstall()
+        if self._signals is not None:
+            self._signals.uninstall()
 
     def _drop_all(self) -> None:
         self.state = State.OVER
         self.recorder.stop()
         self._held.clear()
+        self._copies.clear()
 
 
-class _Held:
-    """Lines that wait for a journal; a full one takes only the ends of what it holds open."""
-
-    def __init__(self) -> None:
-        self._lines: deque[bytes] = deque()
-        self._open = 0
-
-    def keep(self, line: bytes) -> None:
-        kind = line[:4]
-        if len(self._lines) >= HELD and not (kind == b'["f"' and self._open > 0) and kind != b'["pl':
-            return
-        self._open += (kind == b'["b"') - (kind == b'["f"')
-        self._lines.append(line)
-
-    def release(self, write: Callable[[bytes], None]) -> None:
-        try:
-            while True:
-                write(self._lines.popleft())
-        except IndexError:
-            pass
-
-    def clear(self) -> None:
-        self._lines.clear()
-
-
-def _make(path: Path) -> Journal:
-    try:
-        return Journal(path)
-    except FileNotFoundError:  # another process of the job removed the empty folder meanwhile
-        return Journal(path)
-
-
-def _remove_empty(folders: list[Path]) -> None:
-    """Remove the folders that we made, innermost first, unless others use them by now."""
-    for folder in folders:
-        try:
-            folder.rmdir()
-        except OSError:
-            return
-
-
-def _saved(journal: Journal) -> bool:
-    journal.write(b"")
-    text = journal.path.read_bytes()
-    return b'"save"' in text or b'["commit"' in text
-
-
-def _how_it_ended() -> str:
-    """What the interpreter remembers of the exception that it has just printed, if any."""
-    error = getattr(sys, "last_type", None)
-    if error is None or hasattr(sys, "ps1"):  # at a prompt, an error ends nothing
-        return "completed"
-    return "user" if issubclass(error, KeyboardInterrupt) else f"exception:{error.__name__}"
+def _is_progress(line: bytes) -> bool:
+    """Whether a line tells a step or a save: what only a process that trains does."""
+    kind = line[:4]
+    return kind in (b'["s"', b'["r"', b'["co') or (kind in (b'["b"', b'["x"') and b',"save"' in line)
 
 
 _of_process: dict[str, Session] = {}

@@ -61,7 +61,10 @@ class SigtermHandler:
         self._process = os.getpid()
         self._pipe, self._wake = os.pipe()
         os.set_blocking(self._wake, False)
-        threading.Thread(target=self._watch, args=(self._pipe,), name="goodput-sigterm", daemon=True).start()
+        watch = threading.Thread(
+            target=self._guard, args=(self._watch, self._pipe), name="goodput-sigterm", daemon=True
+        )
+        watch.start()
         self.taken = True
         self._signal(SIGTERM, self)
         self._python = c_handler(SIGTERM)
