@@ -46,7 +46,9 @@ class NullRecorder:
     def begin(self, activity: Activity, *, name: str | None = None, step: int | None = None) -> None:
         pass
 
-    def finish(self, activity: Activity, *, name: str | None = None, step: int | None = None) -> None:
+    def finish(
+        self, activity: Activity, *, name: str | None = None, step: int | None = None, data: Any = None
+    ) -> None:
         pass
 
     @contextmanager
@@ -61,14 +63,21 @@ class NullRecorder:
         return False
 
     def span(
-        self, activity: Activity, start: int, duration: int, *, name: str | None = None, step: int | None = None
+        self,
+        activity: Activity,
+        start: int,
+        duration: int,
+        *,
+        name: str | None = None,
+        step: int | None = None,
+        data: Any = None,
     ) -> None:
         pass
 
     def step(self, number: int | None = None, *, at: int | None = None) -> int:
         return 0
 
-    def number(self, step: int) -> None:
+    def number(self, step: int, *, name: str | None = None) -> None:
         pass
 
     def device_done(self, ordinal: int, at: int) -> None:
@@ -77,7 +86,7 @@ class NullRecorder:
     def heartbeat(self) -> None:
         pass
 
-    def committed(self, step: int | None, *, duration: int | None = None) -> None:
+    def committed(self, step: int | None, *, duration: int | None = None, data: Any = None) -> None:
         pass
 
     def commit_failed(self, step: int | None, error: str) -> None:
@@ -86,7 +95,7 @@ class NullRecorder:
     def notice(self, name: str) -> None:
         pass
 
-    def plugin(self, name: str, version: str, sees: tuple[str, ...]) -> None:
+    def plugin(self, name: str, version: str, sees: tuple[str, ...], *, device: str | None = None) -> None:
         pass
 
     def rank(self, index: int, count: int | None = None) -> None:
@@ -156,7 +165,9 @@ class Recorder(NullRecorder):
         here.stack.append(activity)
         self._tell("b", now, here.thread, step, activity, name)
 
-    def finish(self, activity: Activity, *, name: str | None = None, step: int | None = None) -> None:
+    def finish(
+        self, activity: Activity, *, name: str | None = None, step: int | None = None, data: Any = None
+    ) -> None:
         """The innermost open ``activity`` of this thread ends; unmatched calls are ignored."""
         here = self._here
         stack = here.stack
@@ -173,21 +184,28 @@ class Recorder(NullRecorder):
                     self._tell("x", begun, here.thread, None, activity, None, now - begun)
                 return
             run.interrupt()
-        self._tell("f", now, here.thread, step, activity, name)
+        self._tell("f", now, here.thread, step, activity, name, data=data)
 
     def inside(self, activity: Activity) -> bool:
         """Whether ``activity`` is open on this thread."""
         return activity in self._here.stack
 
     def span(
-        self, activity: Activity, start: int, duration: int, *, name: str | None = None, step: int | None = None
+        self,
+        activity: Activity,
+        start: int,
+        duration: int,
+        *,
+        name: str | None = None,
+        step: int | None = None,
+        data: Any = None,
     ) -> None:
         """``activity`` lasted ``duration`` ns from ``start`` on this thread; told afterwards."""
         if activity is Activity.DEVICE_INIT:
             self.training_begins()
         if self._run is not None:
             self._run.interrupt()
-        self._tell("x", max(0, start), self._here.thread, step, activity, name, max(0, duration))
+        self._tell("x", max(0, start), self._here.thread, step, activity, name, max(0, duration), data=data)
 
     def step(self, number: int | None = None, *, at: int | None = None) -> int:
         """A training step starts now (or started ``at``).
@@ -205,9 +223,9 @@ class Recorder(NullRecorder):
             self._begin_run(now, ordinal, number)
         return ordinal
 
-    def number(self, step: int) -> None:
-        """The step that started last has this number."""
-        self._event(Kind.NUMBER, step)
+    def number(self, step: int, *, name: str | None = None) -> None:
+        """The step that started last has this number; ``name`` says by whose count, if not the loop's own."""
+        self._event(Kind.NUMBER, step, name=name)
 
     def device_done(self, ordinal: int, at: int) -> None:
         """The device finished the work of that step at that time (any thread may tell)."""
@@ -224,9 +242,9 @@ class Recorder(NullRecorder):
             self._tell_open_wait(run)
         self.write(b'["h",%d]\n' % now)
 
-    def committed(self, step: int | None, *, duration: int | None = None) -> None:
+    def committed(self, step: int | None, *, duration: int | None = None, data: Any = None) -> None:
         """A checkpoint is durable now, after ``duration`` ns of work in the background."""
-        self._event(Kind.COMMIT, step, duration=duration)
+        self._event(Kind.COMMIT, step, duration=duration, data=data)
 
     def commit_failed(self, step: int | None, error: str) -> None:
         """A checkpoint that was being written in the background is lost."""
@@ -236,9 +254,10 @@ class Recorder(NullRecorder):
         """The process was warned that it will be stopped."""
         self._event(Kind.NOTICE, name=name)
 
-    def plugin(self, name: str, version: str, sees: tuple[str, ...]) -> None:
-        """The plugin is armed and can see these buckets."""
-        self._event(Kind.PLUGIN, name=name, data={"version": version, "sees": list(sees)})
+    def plugin(self, name: str, version: str, sees: tuple[str, ...], *, device: str | None = None) -> None:
+        """The plugin is armed and can see these buckets; the ``device`` may be the ``host`` itself."""
+        where = {} if device is None else {"device": device}
+        self._event(Kind.PLUGIN, name=name, data={"version": version, "sees": list(sees)} | where)
 
     def rank(self, index: int, count: int | None = None) -> None:
         """This is process ``index`` of ``count``."""
@@ -289,6 +308,7 @@ class Recorder(NullRecorder):
         activity: Activity,
         name: str | None,
         duration: int | None = None,
+        data: Any = None,
     ) -> None:
         """What :meth:`_event` does, for what is told often: a BEGIN, FINISH or SPAN."""
         shown_step = "null" if step is None or (step := whole(step)) is None else step
@@ -297,6 +317,9 @@ class Recorder(NullRecorder):
             line += f",{_quoted(name)},{duration}"
         elif name is not None:
             line += "," + _quoted(name)
+        if data is not None:
+            line += ",null" * (2 - (name is not None or duration is not None) - (duration is not None))
+            line += "," + json.dumps(data)
         self.write(line.encode() + b"]\n")
 
     def _event(
