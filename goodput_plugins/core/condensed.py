@@ -155,6 +155,7 @@ class Condensed(Stepping):
     def _take_done(self) -> None:
         """Take in what the thread that watches the device has told."""
         while self._told:
+            self._device = True
             ordinal, at = self._told.popleft()
             interval = self._pending.pop(ordinal, None)
             if interval is not None:
