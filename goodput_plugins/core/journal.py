@@ -90,13 +90,7 @@ class Journal:
                 return
             self._writing = True
             try:
-                self._open_line = 0
-                if self._late or self._size >= self._turn_at:
-                    self._tidy()
-                self._file.line(line)
-                self._size += len(line)
-            except OSError as error:
-                self._failed(error)
+                self._append(line)
             finally:
                 self._writing = False
 
@@ -109,21 +103,25 @@ class Journal:
         with self._lock:
             if self._writing:
                 return 0
-            dropped = self.dropped
-            self.write(head)
-            if self.dropped > dropped:
-                return 0
-            self._opened += 1
-            self._open_line = self._opened
-            return self._opened
+            self._writing = True
+            try:
+                if not self._append(head):
+                    return 0
+                self._opened += 1
+                self._open_line = self._opened
+                return self._opened
+            finally:
+                self._writing = False
 
     def extend(self, line: int, more: bytes) -> bool:
         """Append to that open line, up to and including a comma; False if it cannot be: begin another."""
         with self._lock:
-            if line != self._open_line or self._writing or self._late or self._size >= self._turn_at:
+            if self._writing:
                 return False
             self._writing = True
             try:
+                if line != self._open_line or self._late or self._size >= self._turn_at:
+                    return False
                 self._file.more(more)
                 self._size += len(more)
                 return True
@@ -172,6 +170,18 @@ class Journal:
         self.close()
         for path in self.paths:
             path.unlink(missing_ok=True)
+
+    def _append(self, line: bytes) -> bool:
+        self._open_line = 0
+        try:
+            if self._late or self._size >= self._turn_at:
+                self._tidy()
+            self._file.line(line)
+        except OSError as error:
+            self._failed(error)
+            return False
+        self._size += len(line)
+        return True
 
     def _tidy(self) -> None:
         """Write what came late, and go on in a new segment where this one is large enough."""
