@@ -45,7 +45,8 @@ def test_the_wheel_holds_our_package_the_switch_and_its_metadata_only(wheel: Pat
 def test_the_wheel_requires_no_framework(wheel: Path) -> None:
     metadata = zipfile.ZipFile(wheel).read(wheel.name.replace("-py3-none-any.whl", ".dist-info/METADATA")).decode()
     required = [line for line in metadata.splitlines() if line.startswith("Requires-Dist: ") and "extra ==" not in line]
-    assert required == ["Requires-Dist: rich>=13", "Requires-Dist: wrapt>=1.17"]
+    names = {line.removeprefix("Requires-Dist: ").partition(">")[0] for line in required}
+    assert names == {"msgspec", "rich", "wrapt"}
 
 
 def test_installed_it_arms_the_switch_and_removed_it_is_gone(wheel: Path, tmp_path: Path) -> None:

@@ -1,112 +1,145 @@
-"""Reading entries of Cloud Logging: payloads of Google's library and of Orbax's cloud logger.
+"""Reading entries of Cloud Logging: payloads of Google's library, of Orbax's cloud logger, and ours.
 
-Takes what ``gcloud logging read --format=json`` prints, already parsed, and makes the same run logs
-that journals make: ``payloads`` says what each entry means, ``lives`` whose it is.
+Takes entries a piece at a time, in any order, and makes the same run logs that journals make:
+``payloads`` says what each entry means, ``told`` keeps it, ``straight`` mends clocks, ``waits`` and
+``lives`` say whose it is.
 """
 
 from __future__ import annotations
 
-import json
-from collections import Counter, defaultdict
+from codecs import getincrementaldecoder
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from datetime import datetime
+from io import BufferedReader
 from typing import Any
 
-from goodput_plugins.core.attribution.observe import sorted_events
-from goodput_plugins.core.events import Event, Kind, in_order
+from goodput_plugins.core import straight
+from goodput_plugins.core.errors import UnusableData
+from goodput_plugins.core.exports import entry_of, pieces
 from goodput_plugins.core.lives import split
-from goodput_plugins.core.payloads import NotUnderstood, translate
 from goodput_plugins.core.runlog import RunLog
+from goodput_plugins.core.told import Told
+from goodput_plugins.core.waits import pair
 
-SKEW_NS = 1_000_000_000
-"""Clocks of the hosts of one job differ by less."""
 
-
-def read_entries(entries: Iterable[Mapping[str, Any]]) -> list[RunLog]:
+def read_entries(entries: Iterable[Any]) -> list[RunLog]:
     """The run logs in these entries, one a job name, by name.
 
     Args:
-        entries: parsed log entries (or bare payloads), in any order; duplicates (same insert id or
-            equal payload) are one. What cannot be understood is counted in the log's notes.
+        entries: parsed log entries (or bare payloads), in any order; duplicates (equal payloads) are
+            one. What cannot be understood is counted in the log's notes.
     """
-    jobs: dict[str, _Job] = defaultdict(_Job)
-    nameless = _Job()
-    for entry in entries:
-        payload = entry.get("jsonPayload", entry) if isinstance(entry, Mapping) else None
-        if not isinstance(payload, Mapping):
-            nameless.skipped["no payload"] += 1
-            continue
-        name = payload.get("job_name")
-        job = jobs[name] if isinstance(name, str) else nameless
-        job.add(payload, entry)
-    if len(jobs) == 1:
-        next(iter(jobs.values())).join(nameless)
-    logs = [job.log(name) for name, job in sorted(jobs.items())]
-    return [log for log in logs if log.lives]
+    jobs = Jobs()
+    jobs.add(map(entry_of, entries))
+    return jobs.logs()
 
 
-@dataclass
-class _Job:
-    """What was told of one job: each payload once, with the earliest time at which it was written."""
+def read_export(file: BufferedReader, source: str) -> list[RunLog]:
+    """The same for a file that was opened in binary mode; it is never held in whole.
 
-    told: dict[str, tuple[Mapping[str, Any], str]] = field(default_factory=dict)
-    skipped: Counter[str] = field(default_factory=Counter)
-
-    def add(self, payload: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
-        key = json.dumps(payload, sort_keys=True, default=str)
-        written = str(entry.get("timestamp", ""))
-        before = self.told.get(key)
-        self.told[key] = (payload, written if before is None else min(before[1], written))
-
-    def join(self, other: _Job) -> None:
-        self.told = other.told | self.told
-        self.skipped += other.skipped
-
-    def log(self, name: str) -> RunLog:
-        log = RunLog(name)
-        events, lost = straightened(self._events())
-        log.lives, copies = split(sorted_events(events), name)
-        if lost:
-            text = f"The clock stepped back by {lost / 1e9:.1f} s in all; as much time of the run is not accounted for."
-            log.note("clock-stepped-back", text)
-        if copies:
-            text = f"{copies} starts were told by more than one process; each is counted once."
-            log.note("foreign-copies", text)
-        if self.skipped:
-            what = ", ".join(f"{n} x {reason}" for reason, n in sorted(self.skipped.items()))
-            text = f"{self.skipped.total()} entries were not understood ({what})."
-            log.note("not-understood-entries", text)
-        return log
-
-    def _events(self) -> list[tuple[str, Event]]:
-        """Each event with the time at which its entry was written."""
-        events: list[tuple[str, Event]] = []
-        for payload, written in self.told.values():
-            try:
-                events.extend((written, event) for event in translate(payload, written))
-            except NotUnderstood as reason:
-                self.skipped[str(reason)] += 1
-        return events
-
-
-def straightened(written: list[tuple[str, Event]]) -> tuple[list[Event], int]:
-    """Events on a clock that does not step back.
-
-    In the order in which the entries were written, a higher step that began before a lower one shows
-    that the clock was set back: it and what follows are moved on to where the clock had been.
-
-    Returns:
-        The events, and by how much the clock stepped back in all, ns.
+    Raises:
+        UnusableData: these are no log entries at all.
     """
-    straight: list[Event] = []
-    offset = 0
-    highest: Event | None = None
-    for _, event in sorted(written, key=lambda entry: (entry[0], in_order(entry[1]))):
-        moved = event._replace(time=event.time + offset) if offset else event
-        if event.kind is Kind.STEP and event.step is not None:
-            if highest is not None and event.step > (highest.step or 0) and moved.time < highest.time - SKEW_NS:
-                offset += highest.time - moved.time
-                moved = event._replace(time=highest.time)
-            highest = moved
-        straight.append(moved)
-    return straight, offset
+    if not _is_text(file.peek()):
+        raise UnusableData(f"{source}: is a binary file, neither a journal nor exported log entries.")
+    jobs = Jobs()
+    for piece in pieces(file):
+        jobs.add(piece.entries)
+        jobs.skip(piece.broken, "no JSON")
+    if jobs.empty:
+        raise UnusableData(f"{source}: is neither a journal nor log entries as `gcloud logging read` prints them.")
+    return jobs.logs()
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        getincrementaldecoder("utf-8")().decode(data)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+class Jobs:
+    """Takes in entries, and makes a log of each job that they tell of."""
+
+    def __init__(self) -> None:
+        self.empty = True
+        """Nothing with a payload has been seen."""
+        self._jobs: dict[str, Told] = defaultdict(Told)
+        self._nameless = Told()
+
+    def add(self, entries: Iterable[Any]) -> None:
+        """Take in entries as :mod:`~goodput_plugins.core.exports` makes them."""
+        shapes: dict[tuple[str, ...], _Shape] = defaultdict(_Shape)
+        for entry in entries:
+            payload = entry.jsonPayload
+            if payload is None:
+                self._nameless.skipped["no payload"] += 1
+                continue
+            shape = shapes[tuple(payload)]
+            shape.payloads.append(payload)
+            shape.written.append(entry.timestamp)
+        for shape in shapes.values():
+            self._add(shape)
+
+    def skip(self, count: int, reason: str) -> None:
+        """Count entries that could not be read at all."""
+        if count:
+            self._nameless.skipped[reason] += count
+
+    def logs(self) -> list[RunLog]:
+        """The logs of all jobs, by name."""
+        if len(self._jobs) == 1:
+            next(iter(self._jobs.values())).join(self._nameless)
+        logs = [_log(name, told) for name, told in sorted(self._jobs.items())]
+        return [log for log in logs if log.lives]
+
+    def _add(self, shape: _Shape) -> None:
+        self.empty = False
+        names = [payload.get("job_name") for payload in shape.payloads]
+        if all(name == names[0] for name in names):
+            self._job(names[0]).add(shape.payloads, shape.written)
+            return
+        for name, payload, written in zip(names, shape.payloads, shape.written, strict=True):
+            self._job(name).add([payload], [written])
+
+    def _job(self, name: Any) -> Told:
+        return self._jobs[name] if isinstance(name, str) else self._nameless
+
+
+class _Shape:
+    """Payloads of equal keys, and when each was written."""
+
+    __slots__ = ("payloads", "written")
+
+    def __init__(self) -> None:
+        self.payloads: list[Mapping[str, Any]] = []
+        self.written: list[datetime | None] = []
+
+
+def _log(name: str, told: Told) -> RunLog:
+    """The log of what was told of one job."""
+    log = RunLog(name)
+    times, numbers, written = straight.by_time(told.steps.times, told.numbers, told.steps.written)
+    shifts = straight.shifts(times, numbers, written)
+    if shifts:
+        times, numbers = straight.by_time(straight.moved(times, written, shifts), numbers)
+    times, numbers = straight.each_once(times, numbers)
+    begins = straight.once(straight.moved(told.begins.times, told.begins.written, shifts))
+    ends = straight.once(straight.moved(told.ends.times, told.ends.written, shifts))
+    others = [event._replace(time=straight.moved_one(event.time, when, shifts)) for event, when in told.others.items()]
+    starts, stops, odd = pair(begins, ends, times, [event.time for event in others])
+    log.lives, copies = split(name, (times, numbers), (starts, stops), others + odd)
+    if shifts:
+        lost = shifts[-1].offset
+        text = f"The clock stepped back by {lost / 1e9:.1f} s in all; as much time of the run is not accounted for."
+        log.note("clock-stepped-back", text)
+    if copies:
+        text = f"{copies} starts were told by more than one process; each is counted once."
+        log.note("foreign-copies", text)
+    if told.skipped:
+        what = ", ".join(f"{n} x {reason}" for reason, n in sorted(told.skipped.items()))
+        text = f"{told.skipped.total()} entries were not understood ({what})."
+        log.note("not-understood-entries", text)
+    return log

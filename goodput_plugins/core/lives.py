@@ -7,6 +7,12 @@ life prepares, steps are still those of the old one, and own nothing.
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from operator import eq
+
+from goodput_plugins.core.attribution.observe import sorted_events
 from goodput_plugins.core.events import Activity, Event, Kind
 from goodput_plugins.core.runlog import Life
 
@@ -14,16 +20,40 @@ COPY_NS = 5_000_000_000
 """A start equal in kind to one still open, this soon after it, is another process's copy."""
 
 
-def split(events: list[Event], name: str) -> tuple[list[Life], int]:
-    """Put a job's events, in order of time, into lives.
+def split(
+    name: str,
+    steps: tuple[array[int], array[int]],
+    waits: tuple[array[int], array[int]],
+    others: Iterable[Event],
+) -> tuple[list[Life], int]:
+    """Put what was told of a job into lives.
+
+    Args:
+        name: of the job.
+        steps: when each step began, in order, and its number.
+        waits: when each simple wait for data began and ended, in order; the first thing told is none.
+        others: all other events.
 
     Returns:
         The lives, and how many starts were copies of another process.
     """
-    splitter = _Splitter(name, _ends_of_preparations(events))
+    events = sorted_events(list(others))
+    splitter = _Splitter(name, steps, _ends_of_preparations(events))
     for event in events:
+        splitter.steps_until(event)
         splitter.put(event)
+    splitter.all_steps()
+    _share_out(splitter.lives, splitter.from_on, waits)
     return splitter.lives, splitter.copies
+
+
+def _share_out(lives: Sequence[Life], from_on: Sequence[int], waits: tuple[array[int], array[int]]) -> None:
+    """Give each life the waits that began in it."""
+    starts, ends = waits
+    bounds = [0, *(bisect_left(starts, moment) for moment in from_on[1:]), len(starts)]
+    for life, first, stop in zip(lives, bounds[:-1], bounds[1:], strict=True):
+        life.steps.wait_starts = starts[first:stop]
+        life.steps.wait_ends = ends[first:stop]
 
 
 def _ends_of_preparations(events: list[Event]) -> dict[int, int]:
@@ -43,18 +73,27 @@ def _ends_of_preparations(events: list[Event]) -> dict[int, int]:
 
 
 class _Splitter:
-    """Goes through a job's events once; a life at a time is open."""
+    """Goes through a job's events once; a life at a time is open.
 
-    def __init__(self, name: str, preparations: dict[int, int]) -> None:
+    Attributes:
+        lives: as found so far.
+        from_on: when each of them began to take what was told.
+        copies: starts that another process told, too.
+    """
+
+    def __init__(self, name: str, steps: tuple[array[int], array[int]], preparations: dict[int, int]) -> None:
         self.name = name
+        self.times, self.numbers = steps
+        self.next_step = 0
         self.preparations = preparations
         self.lives: list[Life] = []
+        self.from_on: list[int] = []
         self.copies = 0
         self.stepped = False
         self.started = False
         self.prepared_at = 0
         self.open: dict[tuple[Activity | None, str | None], int] = {}
-        self.last_step: Event | None = None
+        self.last_step: tuple[int, int] | None = None
 
     def put(self, event: Event) -> None:
         if self._begins_life(event):
@@ -63,14 +102,57 @@ class _Splitter:
             self.copies += 1
             return
         self.started |= event.kind is Kind.START
-        if self._is_copy(event) or self._is_of_the_old_life(event):
+        if self._is_copy(event):
             return
         if not self.lives:
             self._new_life(event.time)
         self.lives[-1].events.append(event)
 
+    def steps_until(self, event: Event) -> None:
+        """The steps before an event; at equal times only a job's end comes after a step."""
+        place = bisect_right if event.kind is Kind.END else bisect_left
+        self._steps(place(self.times, event.time, self.next_step))
+
+    def all_steps(self) -> None:
+        """The steps after the last event."""
+        self._steps(len(self.times))
+
+    def _steps(self, stop: int) -> None:
+        first, self.next_step = self.next_step, max(stop, self.next_step)
+        if len(self.lives) > 1:  # before the new life's preparation has ended, the old process is still at work
+            first = bisect_left(self.times, self.prepared_at, first, self.next_step)
+        if first >= stop:
+            return
+        if not self.lives:
+            self._new_life(self.times[first])
+        times, numbers = self._without_copies(self.times[first:stop], self.numbers[first:stop])
+        self.stepped = True
+        self.open.clear()
+        steps = self.lives[-1].steps
+        steps.thread = 0
+        steps.ordinals.extend(range(steps.told, steps.told + len(times)))
+        steps.told += len(times)
+        steps.times.extend(times)
+        steps.numbers.extend(numbers)
+
+    def _without_copies(self, times: array[int], numbers: array[int]) -> tuple[Sequence[int], Sequence[int]]:
+        """The steps that are not those of before, told by another process."""
+        before = self.last_step
+        self.last_step = numbers[-1], times[-1]
+        if not (before is not None and before[0] == numbers[0]) and not any(map(eq, numbers, numbers[1:])):
+            return times, numbers
+        kept: list[tuple[int, int]] = []
+        for time, number in zip(times, numbers, strict=True):
+            if before is None or before[0] != number or time - before[1] > COPY_NS:
+                before = number, time
+                kept.append((time, number))
+        self.copies += len(times) - len(kept)
+        self.last_step = before
+        return [time for time, _ in kept], [number for _, number in kept]
+
     def _new_life(self, at: int) -> None:
         self.lives.append(Life(f"{self.name}-{len(self.lives)}", at, [], foreign=True))
+        self.from_on.append(at)
         self.stepped = self.started = False
         self.open.clear()
         self.last_step = None
@@ -96,20 +178,4 @@ class _Splitter:
             self.open[key] = event.time
         elif event.kind is Kind.FINISH:
             self.open.pop((event.activity, event.name), None)
-        elif event.kind is Kind.STEP:
-            last = self.last_step
-            if last is not None and last.step == event.step and event.time - last.time <= COPY_NS:
-                self.copies += 1
-                return True
-        return False
-
-    def _is_of_the_old_life(self, event: Event) -> bool:
-        """A step before the new life's preparation has ended: the old process is still at work."""
-        if event.kind is not Kind.STEP:
-            return False
-        if len(self.lives) > 1 and event.time < self.prepared_at:
-            return True
-        self.stepped = True
-        self.last_step = event
-        self.open.clear()
         return False

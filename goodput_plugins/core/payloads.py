@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from typing import Any
 
 from goodput_plugins.core.events import Activity, Event, Kind, is_number
+from goodput_plugins.core.runlog import UNKNOWN
 
 LATEST = 2**63 / 1e9
 """Times beyond it (year 2262) are no times, s."""
@@ -24,8 +24,12 @@ class NotUnderstood(ValueError):
     """A payload that tells nothing we know."""
 
 
-def translate(payload: Mapping[str, Any], written: str = "") -> Iterator[Event]:
+def translate(payload: Mapping[str, Any], written: int = UNKNOWN) -> Iterator[Event]:
     """The events that one payload tells.
+
+    Args:
+        payload: what an entry told.
+        written: when the entry was written, ns since the epoch; UNKNOWN if it does not say.
 
     Raises:
         NotUnderstood: it tells nothing we know, or its times are no times.
@@ -61,7 +65,7 @@ def _edge(payload: Mapping[str, Any], prefix: str, activity: Activity, name: str
     return Event(Kind.FINISH, _time(payload.get(f"{prefix}_end_time")), activity=activity, name=name)
 
 
-def _orbax(payload: Mapping[str, Any], written: str) -> Iterator[Event]:
+def _orbax(payload: Mapping[str, Any], written: int) -> Iterator[Event]:
     """A save or restore: where its blocking part lies, as far as it was told."""
     kind = payload["event_type"]
     if kind not in ("save", "restore", "emergency_restore"):
@@ -76,7 +80,9 @@ def _orbax(payload: Mapping[str, Any], written: str) -> Iterator[Event]:
             begin, duration = _time(start), max(0, _time(took))
             break
     else:
-        begin, duration = _written(written), 0
+        if written == UNKNOWN:
+            raise NotUnderstood("a checkpoint event without a time")
+        begin, duration = written, 0
     yield Event(Kind.SPAN, begin, 0, step, activity, None, duration)
     if kind == "save":
         # The log does not tell when an async save was durable: it counts as such when it was told.
@@ -99,12 +105,3 @@ def _step(value: Any) -> int | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if type(value) is int and is_number(value) else None
-
-
-def _written(written: str) -> int:
-    """The entry's own timestamp."""
-    try:
-        moment = datetime.fromisoformat(written)
-    except ValueError:
-        raise NotUnderstood("a checkpoint event without a time") from None
-    return int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1_000

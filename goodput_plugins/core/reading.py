@@ -15,7 +15,7 @@ from typing import Any
 
 from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.events import SCHEMA, Event, Kind, event_of
-from goodput_plugins.core.foreign import read_entries
+from goodput_plugins.core.foreign import read_export
 from goodput_plugins.core.runlog import Life, RunLog
 
 BACKWARDS_NS = 1_000_000_000
@@ -31,15 +31,17 @@ def read(path: Path) -> list[RunLog]:
     if path.is_dir():
         return [_read_directory(path)]
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            is_export = _header(file.peek()) is None
+            logs = read_export(file, str(path)) if is_export else None
+            data = b"" if is_export else file.read()
     except FileNotFoundError:
         raise UnusableData(f"{path}: there is no such file or directory.") from None
     except OSError as error:
         raise UnusableData(f"{path}: cannot be read ({error.strerror}).") from None
-    if _header(data) is not None:
+    if logs is None:
         log = _merged([read_journal(path, data)])
         return [log] if log is not None else []
-    logs = read_entries(_entries(path, data))
     if not logs:
         raise UnusableData(f"{path}: holds no goodput events, neither ours nor of ml-goodput-measurement.")
     return logs
@@ -195,29 +197,3 @@ def _merged(journals: Iterable[JournalFile]) -> RunLog | None:
             text = f"{missing} segments of journals were deleted; what they told counts as preparation."
             log.note("missing-segments", text)
     return log
-
-
-def _entries(path: Path, data: bytes) -> list[Mapping[str, Any]]:
-    """The entries of an export: a JSON list, or one JSON object a line."""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        raise UnusableData(f"{path}: is a binary file, neither a journal nor exported log entries.") from None
-    try:
-        parsed = json.loads(text)
-    except (ValueError, RecursionError):
-        parsed = _lines_of(text)
-    entries = parsed if isinstance(parsed, list) else [parsed]
-    if not any(isinstance(entry, dict) for entry in entries):
-        raise UnusableData(f"{path}: is neither a journal nor log entries as `gcloud logging read` prints them.")
-    return entries
-
-
-def _lines_of(text: str) -> list[Any]:
-    entries: list[Any] = []
-    for line in filter(str.strip, text.splitlines()):
-        try:
-            entries.append(json.loads(line))
-        except (ValueError, RecursionError):
-            entries.append(None)
-    return entries

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, compress, pairwise
 from operator import gt, le
 
+from goodput_plugins.core.attribution.files import COUNTED, File, files_of, steps_of
 from goodput_plugins.core.events import Activity, Event, Kind, in_order
 from goodput_plugins.core.runlog import UNKNOWN, Life, Steps, column
 
@@ -32,11 +33,18 @@ class Interval:
 
 @dataclass(slots=True)
 class Saved:
-    """A checkpoint: when its save began and under which step it is stored."""
+    """A checkpoint: when its save began and under which step it is stored.
+
+    Attributes:
+        files: the files it is made of, where they are told.
+        steps: how many steps of its attempt it holds, where that is told.
+    """
 
     start: int
     label: int | None
     committed: bool = False
+    files: list[File] = field(default_factory=list)
+    steps: int | None = None
 
 
 @dataclass
@@ -53,7 +61,10 @@ class Observed:
         intervals: all other activities of the training thread.
         elsewhere: activities of other threads, which own no time.
         restores: ``(when, label)`` of checkpoints that were restored.
+        file_restores: ``(when, files)`` of checkpoints that were restored.
+        counts: ``(index, number)``: what an optimizer counted, for the step at that index.
         commits: ``(begun, committed)``: the background work of each checkpoint that became durable.
+        facts: ``(what, of which function, how long)``: what findings are made of.
         end: the END event, if one was recorded.
         last_sign: when the process was last known to be alive.
         waits_stall: the device is the host, so that every wait for data stalls.
@@ -70,8 +81,11 @@ class Observed:
     elsewhere: list[Interval] = field(default_factory=list)
     saves: list[Saved] = field(default_factory=list)
     restores: list[tuple[int, int]] = field(default_factory=list)
+    file_restores: list[tuple[int, list[File]]] = field(default_factory=list)
+    counts: list[tuple[int, int]] = field(default_factory=list)
     failed_commits: int = 0
     commits: list[tuple[int, int]] = field(default_factory=list)
+    facts: list[tuple[str, str, int]] = field(default_factory=list)
     noticed: bool = False
     plugins: dict[str, str] = field(default_factory=dict)
     sees: set[str] = field(default_factory=set)
@@ -158,6 +172,8 @@ def _take_steps(seen: Observed, steps: Steps, until: int | None) -> None:
     done, done_ordinals = steps.done, steps.done_ordinals
     if until is not None:
         count, waits = bisect_right(times, until), bisect_right(ends, until)
+        if waits < len(starts) and starts[waits] <= until:
+            seen.intervals.append(Interval(starts[waits], None, Activity.DATA, None))
         times, numbers, ordinals = times[:count], numbers[:count], ordinals[:count]
         starts, ends = starts[:waits], ends[:waits]
         known = [at for at, when in enumerate(done) if when <= until]
@@ -243,19 +259,24 @@ class _Watch:
         if event.activity is Activity.SAVE:
             if event.name != WAIT:
                 self.seen.saves.append(Saved(event.time, event.step))
-        elif event.activity is Activity.RESTORE and event.step is not None:
-            self.seen.restores.append((event.time, event.step))
+        elif event.activity is Activity.RESTORE:
+            if event.step is not None:
+                self.seen.restores.append((event.time, event.step))
+            if files := files_of(event.data):
+                self.seen.file_restores.append((event.time, files))
 
     def mark(self, event: Event) -> None:
         seen = self.seen
         match event.kind:
             case Kind.NUMBER if event.step is not None and (at := bisect_right(seen.times, event.time)):
-                seen.corrections.append((at - 1, event.step))
+                (seen.counts if event.name == COUNTED else seen.corrections).append((at - 1, event.step))
             case Kind.COMMIT:
                 seen.commits.append((event.time - (event.duration or 0), event.time))
-                self.commit(event.step)
+                self.commit(event)
             case Kind.COMMIT_FAILED:
                 seen.failed_commits += 1
+            case Kind.FACT:
+                seen.facts.append((event.name or "", str(event.data or "?"), event.duration or 0))
             case Kind.NOTICE:
                 seen.noticed = True
             case Kind.END:
@@ -266,11 +287,12 @@ class _Watch:
                 seen.sees.update(map(str, data.get("sees", ())))
                 seen.waits_stall |= data.get("device") == "host"
 
-    def commit(self, label: int | None) -> None:
-        """The newest save under that label is durable."""
+    def commit(self, event: Event) -> None:
+        """The newest save under that label is durable; of those without one, the newest that is not yet."""
         for saved in reversed(self.seen.saves):
-            if saved.label == label:
+            if saved.label == event.step and not (saved.committed and event.step is None):
                 saved.committed = True
+                saved.files, saved.steps = files_of(event.data), steps_of(event.data)
                 return
 
     def close(self) -> None:

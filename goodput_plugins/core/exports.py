@@ -1,0 +1,178 @@
+"""The entries of an export, a piece at a time: a JSON list, or JSON objects one after the other.
+
+An export of a million steps is a gigabyte, so it is never held in whole. Where msgspec is installed it
+parses, and skips what no reader needs; otherwise the standard library does, a few times slower. What is
+torn or no JSON is counted, and reading goes on behind it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, BinaryIO
+
+PIECE = 4 * 1024 * 1024
+"""How much is read at a time, bytes."""
+LONGEST = 16 * PIECE
+"""No entry is longer; what seems to be is no JSON."""
+
+_SPACE = b" \t\r\n"
+_BETWEEN = re.compile(r"\}\s*,?\s*(?=\{)")
+_SEPARATOR = re.compile(r"[\s,\0]*")
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(slots=True)
+class Entry:
+    """One entry.
+
+    Attributes:
+        jsonPayload: what it tells; None if it has no payload.
+        timestamp: when it was written; None if it does not say.
+    """
+
+    jsonPayload: Any
+    timestamp: datetime | None = None
+
+
+@dataclass
+class Piece:
+    """Some entries, in the order of the file, and how many others were torn or no JSON."""
+
+    entries: list[Any] = field(default_factory=list)
+    broken: int = 0
+
+
+def pieces(file: BinaryIO) -> Iterator[Piece]:
+    """The entries of a file that was opened in binary mode."""
+    data = file.read(PIECE).removeprefix(b"\xef\xbb\xbf").lstrip()
+    if data.startswith(b"["):
+        data, cut = data[1:], _of_list
+    else:
+        cut = _of_lines if _parsed(data.partition(b"\n")[0]) is not None else _of_text
+    while more := file.read(PIECE):
+        piece, data = cut(data, False)
+        yield piece
+        data += more
+    yield cut(data, True)[0]
+
+
+def entry_of(parsed: Any) -> Entry:
+    """An entry that was parsed already: wrapped, or a bare payload."""
+    if not isinstance(parsed, Mapping):
+        return Entry(None)
+    payload = parsed.get("jsonPayload", parsed)
+    return Entry(payload if isinstance(payload, Mapping) else None, moment(parsed.get("timestamp")))
+
+
+def moment(text: Any) -> datetime | None:
+    """The moment that an entry's timestamp means; None if it means none."""
+    try:
+        told = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return told if told.tzinfo is not None else None
+
+
+def _of_list(data: bytes, last: bool) -> tuple[Piece, bytes]:
+    """The whole entries at the beginning of what follows a list's bracket, and the rest."""
+    if last:
+        data = data.rstrip(_SPACE + b"\0").removesuffix(b"]")
+        end = len(data)
+    else:
+        end = _last_comma(data)
+        if end < 0 and len(data) < LONGEST:
+            return Piece(), data
+    entries = _fast(data[:end])
+    return (Piece(entries), data[end + 1 :]) if entries is not None else _of_text(data, last)
+
+
+def _last_comma(data: bytes) -> int:
+    """Where the last comma between two objects stands; -1 if there is none."""
+    at = len(data)
+    while (at := data.rfind(b",", 0, at)) >= 0:
+        before, behind = data[max(0, at - 99) : at], data[at + 1 : at + 99]
+        if before.rstrip(_SPACE).endswith(b"}") and behind.lstrip(_SPACE).startswith(b"{"):
+            return at
+    return -1
+
+
+def _of_lines(data: bytes, last: bool) -> tuple[Piece, bytes]:
+    """The entries in the whole lines, one in each, and the rest."""
+    end = len(data) if last else data.rfind(b"\n") + 1
+    if not end and len(data) < LONGEST:
+        return Piece(), data
+    lines = [line for line in data[:end].replace(b"\0", b"").split(b"\n") if not line.isspace() and line]
+    entries = _fast(b",".join(lines))
+    if entries is not None:
+        return Piece(entries), data[end:]
+    parsed = [_parsed(line) for line in lines]
+    told = [entry_of(entry) for entry in parsed if entry is not None]
+    return Piece(told, len(parsed) - len(told)), data[end:]
+
+
+def _of_text(data: bytes, last: bool) -> tuple[Piece, bytes]:
+    """The entries one by one, whatever stands between them, and the rest."""
+    text, piece, at = data.decode("utf-8", "replace"), Piece(), 0
+    while True:
+        separator = _SEPARATOR.match(text, at)
+        at = separator.end() if separator is not None else at
+        if at == len(text):
+            return piece, b""
+        try:
+            parsed, at = _DECODER.raw_decode(text, at)
+            piece.entries.append(entry_of(parsed))
+        except (ValueError, RecursionError) as error:
+            if not last and _is_cut_off(error, text) and len(text) - at < LONGEST:
+                return piece, text[at:].encode()
+            piece.broken += 1
+            between = _BETWEEN.search(text, at + 1)
+            if between is None:
+                return piece, b""
+            at = between.end()
+
+
+def _is_cut_off(error: Exception, text: str) -> bool:
+    """Whether parsing failed for want of what follows."""
+    return isinstance(error, json.JSONDecodeError) and (
+        error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
+    )
+
+
+def _parsed(line: bytes) -> Any:
+    """What a line holds; None if it is no JSON."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+_Fast = Callable[[bytes], "list[Any] | None"]
+
+
+def _fast(data: bytes) -> list[Any] | None:
+    """The entries that these bytes hold, with commas between; None if they are not that."""
+    global _reader
+    _reader = _reader or _best_reader()
+    return _reader(b"[" + data + b"]")
+
+
+_reader: _Fast | None = None
+
+
+def _best_reader() -> _Fast:
+    try:
+        from goodput_plugins.core.fast_exports import read
+    except ImportError:
+        return _standard
+    return read
+
+
+def _standard(data: bytes) -> list[Any] | None:
+    try:
+        return [entry_of(parsed) for parsed in json.loads(data)]
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,115 @@
+"""What the entries of one job tell, each thing once: steps and waits in columns, all else as events.
+
+Steps and waits are by far the most of a log. So they are taken in shape by shape, many entries at a
+time, and never become events, except for waits that are no simple pair of a begin and an end.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from goodput_plugins.core.events import Activity, Event, Kind, is_number
+from goodput_plugins.core.payloads import LATEST, NotUnderstood, translate
+from goodput_plugins.core.runlog import UNKNOWN, column
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass
+class Times:
+    """A column of times, and when each was written (UNKNOWN: not told); ns since the epoch."""
+
+    times: array[int] = field(default_factory=column)
+    written: array[int] = field(default_factory=column)
+
+    def extend(self, times: Sequence[int], written: Sequence[int]) -> None:
+        self.times.extend(times)
+        self.written.extend(written)
+
+
+@dataclass
+class Told:
+    """What was told of one job.
+
+    Attributes:
+        steps: when steps began.
+        numbers: their numbers.
+        begins: when waits for data began.
+        ends: when they ended.
+        others: every other event, with the earliest time at which it was written.
+        skipped: why entries were not understood, and how many.
+    """
+
+    steps: Times = field(default_factory=Times)
+    numbers: array[int] = field(default_factory=column)
+    begins: Times = field(default_factory=Times)
+    ends: Times = field(default_factory=Times)
+    others: dict[Event, int] = field(default_factory=dict)
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    def add(self, payloads: Sequence[Mapping[str, Any]], written: Sequence[datetime | None]) -> None:
+        """Take in payloads of one shape: of equal keys."""
+        when = [UNKNOWN if w is None else (w - _EPOCH) // _MICROSECOND * 1000 for w in written]
+        keys = payloads[0].keys()
+        if "event_type" not in keys:
+            for key in ("step_start_time", "data_loading_start_time", "data_loading_end_time"):
+                if key in keys and self._add_column(key, payloads, when):
+                    return
+        for payload, at in zip(payloads, when, strict=True):
+            try:
+                for event in translate(payload, at):
+                    self._add_event(event, at)
+            except NotUnderstood as reason:
+                self.skipped[str(reason)] += 1
+
+    def _add_column(self, key: str, payloads: Sequence[Mapping[str, Any]], written: Sequence[int]) -> bool:
+        """Take in steps or waits as a whole; False if one of them is not as usual."""
+        times = nanoseconds([payload[key] for payload in payloads])
+        if times is None:
+            return False
+        if key == "step_start_time":
+            numbers = [payload.get("step_count") for payload in payloads]
+            if not {int}.issuperset(map(type, numbers)) or not all(map(is_number, numbers)):
+                return False
+            self.numbers.extend(filter(is_number, numbers))
+            self.steps.extend(times, written)
+        else:
+            (self.begins if key == "data_loading_start_time" else self.ends).extend(times, written)
+        return True
+
+    def _add_event(self, event: Event, written: int) -> None:
+        if event.kind is Kind.STEP:
+            self.steps.extend([event.time], [written])
+            self.numbers.append(UNKNOWN if event.step is None else event.step)
+        elif event.activity is Activity.DATA and event.kind is Kind.BEGIN:
+            self.begins.extend([event.time], [written])
+        elif event.activity is Activity.DATA and event.kind is Kind.FINISH:
+            self.ends.extend([event.time], [written])
+        else:
+            self.others[event] = min(written, self.others.get(event, written))
+
+    def join(self, other: Told) -> None:
+        """Take in all that another one holds."""
+        self.steps.extend(other.steps.times, other.steps.written)
+        self.numbers.extend(other.numbers)
+        self.begins.extend(other.begins.times, other.begins.written)
+        self.ends.extend(other.ends.times, other.ends.written)
+        for event, written in other.others.items():
+            self._add_event(event, written)
+        self.skipped += other.skipped
+
+
+def nanoseconds(values: Sequence[Any]) -> list[int] | None:
+    """POSIX seconds as nanoseconds, whole seconds and fraction scaled apart; None if one is no time."""
+    if not {int, float}.issuperset(map(type, values)):
+        return None
+    if min(values) < 0 or max(values) >= LATEST or not math.isfinite(sum(values)):
+        return None
+    return [int(value) * 1_000_000_000 + round(value % 1 * 1_000_000_000) for value in values]

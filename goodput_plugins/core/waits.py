@@ -1,0 +1,86 @@
+"""Waits for data out of the times at which they began and ended.
+
+A wait is simple if its begin and end are next to each other, and nothing else happens in between but, at
+most, that one step starts. Simple waits stay in columns. Of the others (a lost end, two processes telling
+the same, an activity inside) the begins and ends become events, and the rules for events decide.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import compress
+from operator import le, lt
+
+from goodput_plugins.core.events import Activity, Event, Kind
+
+
+def pair(
+    begins: Sequence[int], ends: Sequence[int], steps: Sequence[int], marks: Iterable[int]
+) -> tuple[array[int], array[int], list[Event]]:
+    """Sort waits out; all times in order, each once, ns.
+
+    Args:
+        begins: when waits began.
+        ends: when waits ended.
+        steps: when steps began.
+        marks: when something else happened.
+
+    Returns:
+        The begins and ends of simple waits, and the events of the others.
+    """
+    if _alternate(begins, ends):
+        simple = bytearray(b"\1") * len(begins)
+        places: Sequence[int] = range(len(begins))
+    else:
+        simple, places = _lone_ends(begins, ends, steps)
+    _leave_straddling(simple, begins, ends, places, steps)
+    for mark in marks:
+        at = bisect_right(begins, mark) - 1
+        if at >= 0 and simple[at] and mark <= ends[places[at]]:
+            simple[at] = 0
+    if simple:
+        simple[0] = 0  # it may be what its life begins with
+    if all(simple):
+        return array("q", begins), array("q", ends), []
+    used = set(compress(places, simple))
+    odd = [Event(Kind.BEGIN, t, activity=Activity.DATA) for t, good in zip(begins, simple, strict=True) if not good]
+    odd += [Event(Kind.FINISH, t, activity=Activity.DATA) for at, t in enumerate(ends) if at not in used]
+    kept = array("q", [ends[at] for at in compress(places, simple)])
+    return array("q", compress(begins, simple)), kept, odd
+
+
+def _alternate(begins: Sequence[int], ends: Sequence[int]) -> bool:
+    return len(begins) == len(ends) and all(map(lt, begins, ends)) and all(map(le, ends, begins[1:]))
+
+
+def _lone_ends(begins: Sequence[int], ends: Sequence[int], steps: Sequence[int]) -> tuple[bytearray, list[int]]:
+    """For each begin whether exactly one end comes before the next begin, and the place of the first that does.
+
+    After a begin without an end nothing is simple until a step starts.
+    """
+    simple = bytearray(len(begins))
+    places: list[int] = []
+    dangling_until = 0
+    for at, begin in enumerate(begins):
+        first = bisect_right(ends, begin, places[-1] if places else 0)
+        places.append(first)
+        stop = bisect_right(ends, begins[at + 1], first) if at + 1 < len(begins) else len(ends)
+        if stop == first:
+            step = bisect_left(steps, begin)
+            dangling_until = steps[step] if step < len(steps) else begins[-1] + 1
+        simple[at] = stop == first + 1 and begin > dangling_until
+    return simple, places
+
+
+def _leave_straddling(
+    simple: bytearray, begins: Sequence[int], ends: Sequence[int], places: Sequence[int], steps: Sequence[int]
+) -> None:
+    """Waits in which more than one step starts are not simple."""
+    step, count = 0, len(steps)
+    for at, begin in enumerate(begins):
+        while step < count and steps[step] < begin:
+            step += 1
+        if step + 1 < count and simple[at] and ends[places[at]] > steps[step + 1]:
+            simple[at] = 0

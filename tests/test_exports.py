@@ -1,0 +1,178 @@
+"""Exports of any form and size are read: wrapped or bare, in any order, twice, torn, of several jobs."""
+
+from __future__ import annotations
+
+import io
+import json
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from goodput_plugins.core import exports
+from goodput_plugins.core.calculator import calculate
+from goodput_plugins.core.errors import UnusableData
+from goodput_plugins.core.foreign import read_entries
+from goodput_plugins.core.reading import read
+from goodput_plugins.core.report import Report
+from goodput_plugins.core.runlog import RunLog
+
+LATER = 4_000_000_000_000_000_000
+CASES = Path(__file__).with_name("cases")
+CASE: list[dict[str, Any]] = json.loads((CASES / "rollback.json").read_text())
+
+
+def report_on(log: RunLog) -> Report:
+    return calculate(log, now=LATER)
+
+
+EXPECTED = report_on(read_entries(CASE)[0])
+
+
+@pytest.fixture(params=["msgspec", "json"])
+def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each parser, in pieces so small that every entry is cut somewhere."""
+    if request.param == "msgspec":
+        fast = pytest.importorskip("goodput_plugins.core.fast_exports")
+        monkeypatch.setattr(exports, "_reader", fast.read)
+    else:
+        monkeypatch.setattr(exports, "_reader", exports._standard)
+    monkeypatch.setattr(exports, "PIECE", 1_000)
+    return str(request.param)
+
+
+def as_list(entries: list[Any]) -> str:
+    return json.dumps(entries, indent=2)
+
+
+def as_lines(entries: list[Any]) -> str:
+    return "".join(json.dumps(entry) + "\n" for entry in entries)
+
+
+def as_objects(entries: list[Any]) -> str:
+    """As ``jq '.[]'`` prints them."""
+    return "\n".join(json.dumps(entry, indent=2) for entry in entries)
+
+
+def bare(entries: list[Any]) -> list[Any]:
+    return [entry["jsonPayload"] for entry in entries]
+
+
+FORMS: dict[str, Callable[[list[Any]], str]] = {
+    "list": as_list,
+    "compact list": json.dumps,
+    "lines": as_lines,
+    "objects": as_objects,
+    "list with BOM": lambda entries: "\ufeff" + as_list(entries),
+    "bare list": lambda entries: as_list(bare(entries)),
+    "bare lines": lambda entries: as_lines(bare(entries)),
+    "bare and wrapped": lambda entries: as_list(bare(entries[::2]) + entries[1::2]),
+    "newest first": lambda entries: as_list(entries[::-1]),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_of_an_export_gives_the_same_report(form: str, parser: str, tmp_path: Path) -> None:
+    path = tmp_path / "export.json"
+    path.write_text(FORMS[form](CASE))
+    (log,) = read(path)
+    assert report_on(log) == EXPECTED
+
+
+def test_order_and_duplicates_change_nothing(parser: str, tmp_path: Path) -> None:
+    rng = Random(7)
+    entries = CASE + [{**entry, "insertId": f"again-{at}"} for at, entry in enumerate(rng.sample(CASE, 100))]
+    rng.shuffle(entries)
+    path = tmp_path / "export.json"
+    path.write_text(as_list(entries))
+    (log,) = read(path)
+    assert report_on(log) == EXPECTED
+
+
+@pytest.mark.parametrize("form", ["list", "lines", "objects"])
+def test_what_is_torn_is_counted_and_the_rest_is_read(form: str, parser: str, tmp_path: Path) -> None:
+    text = FORMS[form](CASE)
+    path = tmp_path / "torn.json"
+    path.write_text(text[: text.rindex('"severity"')])
+    (log,) = read(path)
+    assert ("not-understood-entries", "1 entries were not understood (1 x no JSON).") in log.notes
+    assert report_on(log).breakdown == report_on(read_entries(CASE[:-1])[0]).breakdown
+
+
+@pytest.mark.parametrize("form", ["list", "lines", "objects"])
+def test_reading_goes_on_behind_what_is_no_json(form: str, parser: str, tmp_path: Path) -> None:
+    text = FORMS[form](CASE)
+    middle = text.index('"insertId"', len(text) // 2)
+    path = tmp_path / "holed.json"
+    path.write_text(text[:middle] + "<<<<" + text[middle:])
+    (log,) = read(path)
+    assert report_on(log).breakdown.elapsed == EXPECTED.breakdown.elapsed
+    assert any(slug == "not-understood-entries" for slug, _ in log.notes)
+
+
+def test_what_cannot_be_understood_is_counted_and_named(parser: str, tmp_path: Path) -> None:
+    strange = [
+        7,
+        {"textPayload": "hello", "timestamp": "2026-05-28T20:00:00Z"},
+        {"jsonPayload": {"job_name": CASE[0]["jsonPayload"]["job_name"], "step_count": 3, "step_start_time": "soon"}},
+        {"jsonPayload": {"job_name": CASE[0]["jsonPayload"]["job_name"], "step_count": 3, "step_start_time": 1e300}},
+        {"jsonPayload": {"event_type": "save", "step": 3}},
+    ]
+    path = tmp_path / "strange.json"
+    path.write_text(as_list(CASE + strange))
+    (log,) = read(path)
+    assert report_on(log).breakdown == EXPECTED.breakdown
+    assert dict(log.notes)["not-understood-entries"] == (
+        "5 entries were not understood (1 x a checkpoint event without a time, 1 x a time that is no number, "
+        "1 x a time that no clock shows, 1 x no payload, 1 x unknown payload)."
+    )
+
+
+def test_several_jobs_in_one_export_are_kept_apart(parser: str, tmp_path: Path) -> None:
+    other = [{**entry, "jsonPayload": {**entry["jsonPayload"], "job_name": "other"}} for entry in CASE]
+    mixed = [entry for pair in zip(CASE, other, strict=True) for entry in pair]
+    path = tmp_path / "both.json"
+    path.write_text(as_list(mixed))
+    logs = read(path)
+    assert [log.run for log in logs] == sorted(["other", EXPECTED.run])
+    assert [report_on(log).breakdown for log in logs] == [EXPECTED.breakdown] * 2
+
+
+def test_an_entry_that_holds_lists_of_objects_is_cut_nowhere(parser: str, tmp_path: Path) -> None:
+    nested = [{**entry, "labels": {"a": [{"b": 1}, {"c": "},\n{"}, {"d": [{}, {}]}]}} for entry in CASE]
+    path = tmp_path / "nested.json"
+    for text in (as_list(nested), json.dumps(nested), as_objects(nested)):
+        path.write_text(text)
+        (log,) = read(path)
+        assert log.notes == []
+        assert report_on(log) == EXPECTED
+
+
+@pytest.mark.parametrize("text", ["", " \n", "[]", "[", "{", "null", "prose, no JSON", "[1, 2, 3]"])
+def test_what_holds_no_entries_is_said_so(text: str, parser: str, tmp_path: Path) -> None:
+    path = tmp_path / "nothing.json"
+    path.write_text(text)
+    with pytest.raises(UnusableData, match=r"nothing\.json: "):
+        read(path)
+
+
+def test_an_export_is_never_held_in_whole() -> None:
+    rows = [
+        {"timestamp": "2026-05-28T20:26:40Z", "insertId": f"{step:012}", "jsonPayload": {"job_name": "big"} | told}
+        for step in range(20_000)
+        for told in ({"step_count": step, "step_start_time": 1.78e9 + step},)
+    ]
+    data = json.dumps(rows, indent=2).encode()
+    rows.clear()
+    few = len(data) // 40
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exports, "PIECE", few)
+        tracemalloc.start()
+        count = sum(len(piece.entries) for piece in exports.pieces(io.BytesIO(data)))
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert count == 20_000
+    assert peak < len(data) / 3
