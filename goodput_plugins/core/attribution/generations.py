@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from goodput_plugins.core.attribution.files import Files, anchors, last_index
 from goodput_plugins.core.attribution.observe import Observed, Saved
 from goodput_plugins.core.runlog import UNKNOWN
 
@@ -76,18 +77,21 @@ def group(lives: Iterable[Observed]) -> list[Group]:
     """The generations of a run, oldest first."""
     groups: list[Group] = []
     positions: dict[int, int] = {}
+    files = Files()
     for seen in sorted(lives, key=lambda s: (s.start, s.life.id)):
         if not seen.times and seen.end is not None and seen.end.name == "completed":
             continue
-        attempt = _numbered(seen, positions, first=not groups)
+        attempt = _numbered(seen, positions, files, first=not groups)
         if not groups or _begins_anew(attempt, groups[-1]):
             groups.append(Group([]))
             if not attempt.resumed:
-                attempt = _numbered(seen, {}, first=True)
+                attempt = _numbered(seen, {}, Files(), first=True)
         groups[-1].attempts.append(attempt)
         groups[-1].stride = stride_of(groups[-1].attempts)
         _place_saves(attempt, groups[-1].stride)
         positions |= {saved.label: at for saved, at in attempt.saves_at if saved.label is not None}
+        for saved, at in attempt.saves_at:
+            files.add(saved, at)
     return groups
 
 
@@ -118,16 +122,18 @@ def _goes_on(attempt: Attempt, group: Group) -> bool:
     return known[0][0] < attempt.numbers[0] <= max(map(max, known)) + group.stride
 
 
-def _numbered(seen: Observed, positions: dict[int, int], *, first: bool) -> Attempt:
+def _numbered(seen: Observed, positions: dict[int, int], files: Files, *, first: bool) -> Attempt:
     """An attempt with its step numbers, as far as they can be known (rule 8)."""
     restored = [
         (when, positions.get(label, label)) for when, label in seen.restores if label in positions or not positions
     ]
+    told = anchors(seen, files, 0 if first else None)
+    restored = sorted([*restored, *told.resumes])
     numbers: array[int] = seen.numbers
-    for when, position in restored:
-        at = bisect_right(seen.times, when)
+    known = {bisect_right(seen.times, when): position + 1 for when, position in restored}
+    for at, number in (told.numbers | known).items():
         if at < len(numbers) and numbers[at] == UNKNOWN:
-            numbers = numbers[:at] + array("q", [position + 1]) + numbers[at + 1 :]
+            numbers = numbers[:at] + array("q", [number]) + numbers[at + 1 :]
     before = [position for when, position in restored if not seen.times or when <= seen.times[0]]
     expected = before[-1] + 1 if before else 0 if first else None
     filled = _fill(numbers, seen.corrections, base=expected)
@@ -166,12 +172,12 @@ def _place_saves(attempt: Attempt, stride: int) -> None:
 
     Where only every n-th step is logged, the label tells which step of the interval it was.
     """
-    times, numbers = attempt.seen.times, attempt.numbers
+    numbers = attempt.numbers
     for saved in attempt.seen.saves:
-        at = bisect_right(times, saved.start) - 1
-        if numbers is None or at < 0:
+        at = last_index(attempt.seen, saved)
+        if not numbers or (at < 0 and saved.steps is None):
             continue
-        position = numbers[at]
+        position = numbers[at] if at >= 0 else numbers[0] - 1
         if saved.label is not None and position < saved.label < position + stride:
             position = saved.label
         attempt.saves_at.append((saved, position))
