@@ -8,6 +8,7 @@ jitted call, so each runs under the guard.
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import Any
 
@@ -37,18 +38,18 @@ class Programs:
         self._recorder = recorder
         self._current = _Current()
 
-    def begins(self, event: str, name: str | None) -> None:
+    def begins(self, event: str, value: float, **told: Any) -> None:
         """A scalar was recorded: something starts, if it is one of ours."""
         activity = ACTIVITIES.get(event)
         if activity is not None:
-            self._current.program = name = _named(name)
+            self._current.program = name = _named(told.get("fun_name"))
             self._recorder.begin(activity, name=name)
 
-    def ends(self, event: str, seconds: float, name: str | None) -> None:
+    def ends(self, event: str, seconds: float, **told: Any) -> None:
         """A duration was recorded."""
         activity = ACTIVITIES.get(event)
         if activity is not None:
-            self._recorder.finish(activity, name=_named(name))
+            self._recorder.finish(activity, name=_named(told.get("fun_name")))
         elif event == CACHE_RETRIEVAL:
             duration = round(seconds * 1e9)
             start = self._recorder.now() - duration
@@ -57,14 +58,9 @@ class Programs:
 
 def install_programs(hooks: Hooks) -> None:
     """Register the listeners; uninstalling removes them."""
-    programs, guard = Programs(hooks.recorder), hooks.guard
-
-    def scalar(event: str, value: float, **kwargs: Any) -> None:
-        guard(programs.begins, event, kwargs.get("fun_name"))
-
-    def duration(event: str, seconds: float, **kwargs: Any) -> None:
-        guard(programs.ends, event, seconds, kwargs.get("fun_name"))
-
+    programs = Programs(hooks.recorder)
+    scalar = functools.partial(hooks.guard, programs.begins)
+    duration = functools.partial(hooks.guard, programs.ends)
     jax.monitoring.register_scalar_listener(scalar)
     jax.monitoring.register_event_duration_secs_listener(duration)
     hooks.at_close.append(lambda: _unregister(scalar, duration))
