@@ -34,6 +34,7 @@ class Exits:
         self._patches = Patches()
         self._asked: dict[int, tuple[int, bool, int]] = {}
         self._real: tuple[int, bool] | None = None
+        self._expected: tuple[str, int] | None = None
 
     def install(self) -> None:
         """Hook what raises a ``SystemExit``."""
@@ -46,6 +47,10 @@ class Exits:
         """Put everything back."""
         self._patches.undo()
 
+    def expect(self, how: str) -> None:
+        """A trainer gave up for this reason, and is leaving the process unless something goes on after all."""
+        self._expected = how, self._progress()
+
     def how(self) -> tuple[str, dict[str, int] | None]:
         """How the process ends, as END names it, and its data; for an exit function to ask."""
         error = getattr(sys, "last_type", None)
@@ -54,6 +59,10 @@ class Exits:
         code, by_user = self._real or self._last_asked()
         if by_user:
             return "user", {CODE: code}
+        if self._expected is not None and self._expected[1] == self._progress():
+            how = self._expected[0]
+            if code or how.startswith("signal:"):  # an exception that leaves no code was caught
+                return how, ({CODE: code} if code else None)
         return ("exception:SystemExit", {CODE: code}) if code else ("completed", None)
 
     def _last_asked(self) -> tuple[int, bool]:

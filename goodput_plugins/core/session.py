@@ -89,6 +89,10 @@ class Session:
             if end is not None:
                 Guard("session")(self._finish, end)
 
+    def ends_by(self, how: str) -> None:
+        """A trainer is leaving the process for this reason, as END names it; see :meth:`Exits.expect`."""
+        self._exits.expect(how)
+
     def killed(self) -> None:
         """The process ends by a SIGTERM, in the middle of everything; any thread may tell."""
         now, journal = self.clock(), self.journal
