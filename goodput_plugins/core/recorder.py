@@ -37,6 +37,8 @@ _DATA = Activity.DATA  # looking up a member of an enum takes as long as a call
 class NullRecorder:
     """A recorder that does nothing; every method of :class:`Recorder` is here."""
 
+    steps = 0
+    """How many steps were recorded."""
     at_begin: Callable[[], None] | None = None
     """Called before an activity begins: who watches a device looks once more before the host goes its way."""
 
@@ -101,6 +103,9 @@ class NullRecorder:
     def rank(self, index: int, count: int | None = None) -> None:
         pass
 
+    def training_begins(self) -> None:
+        pass
+
 
 class Recorder(NullRecorder):
     """Turns what hooks see into journal lines.
@@ -124,7 +129,6 @@ class Recorder(NullRecorder):
         self.write = write
         self.now = clock  # type: ignore[method-assign]
         self.steps = 0
-        """How many steps were recorded."""
         self._on_training: Callable[[], None] | None = on_training
         self._on_rank = on_rank
         self._here = _Here(count(1))
