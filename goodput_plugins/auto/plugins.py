@@ -76,9 +76,13 @@ TABLE = (
         since="0.10",
         hooks={
             "jax": "goodput_plugins.jax.install:install_jax",
+            "jax.experimental.pjit": "goodput_plugins.jax.install:install_pjit",
+            "jax.experimental.mesh_utils": "goodput_plugins.jax.install:install_mesh_utils",
+            "jax.experimental.multihost_utils": "goodput_plugins.jax.install:install_multihost_utils",
             "optax": "goodput_plugins.jax.install:install_optax",
+            "equinox": "goodput_plugins.jax.install:install_equinox",
         },
-        sees=("TPU_INITIALIZATION", "PROGRAM_STARTUP", "TRAINING_PREP"),
+        sees=("TPU_INITIALIZATION", "PROGRAM_STARTUP", "TRAINING_PREP", "CUSTOM_BADPUT_EVENTS"),
     ),
     Plugin(
         "flax",

@@ -67,6 +67,9 @@ class Kind(StrEnum):
     """The plugin ``name`` is armed; ``data``: ``{"version": ..., "sees": [bucket, ...]}``."""
     RANK = "rank"
     """This is process ``step`` of ``data`` processes."""
+    FACT = "fact"
+    """Something a finding is made of: ``name`` says what (see :class:`Fact`), ``data`` of which function;
+    it lasted ``duration``."""
     LOST = "lost"
     """Of what came before, ``step`` pieces could not be written; ``time`` is unused."""
 
@@ -89,6 +92,17 @@ class Activity(StrEnum):
     SLICE_DOWN = "slice-down"
     SCALE_UP = "scale-up"
     REINITIALIZATION = "reinit"
+
+
+class Fact(StrEnum):
+    """What a FACT tells."""
+
+    CACHE_MISS = "cache-miss"
+    """The program was not in the persistent cache."""
+    CACHE_SAVED = "cache-saved"
+    """It was there: compiling it had taken so much longer than loading it."""
+    OTHER_WORK = "other-work"
+    """Between two steps the device worked on this function, which is no step, for so long."""
 
 
 class Event(NamedTuple):

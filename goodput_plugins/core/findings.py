@@ -5,16 +5,18 @@ Each has a slug; ``docs/messages.md`` has its cause and cure.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from goodput_plugins.core.attribution import Generation
 from goodput_plugins.core.buckets import Bucket
-from goodput_plugins.core.events import Activity
+from goodput_plugins.core.events import Activity, Fact
 from goodput_plugins.core.report import Breakdown, Finding
 
 SHORTEST_HANG_NS = 1_000_000_000
 """A process that was alive for less than this before it died did not hang."""
+NAMED = 3
+"""A finding names so many functions."""
 WORTH_TELLING = 0.01
 """Everyday badput is a finding from this share of the elapsed time on."""
 
@@ -31,6 +33,8 @@ def findings(generation: Generation, spent: Breakdown, preserved: int | None) ->
         *_disruptions(generation, spent),
         *_steps(generation, spent),
         *_recompiles(generation),
+        *_program_cache(generation),
+        *_looks_like_evaluation(generation, spent),
         *_shares(spent),
         *_checkpoints(generation, spent, preserved),
         *_log(generation, spent),
@@ -90,10 +94,43 @@ def _recompiles(generation: Generation) -> Iterator[Finding]:
                     took[interval.name].append(interval.end - interval.start)
                 compiled.add(interval.name)
     if took:
-        dearest = max(took, key=lambda name: sum(took[name]))
+        dearest = sorted(took, key=lambda name: -sum(took[name]))
+        named = ", ".join(f"{name} ({len(took[name])} x, {sum(took[name]) / 1e9:.1f} s)" for name in dearest[:NAMED])
+        more = f" and {_count(len(dearest) - NAMED, 'other')}" if len(dearest) > NAMED else ""
         times = sum(map(len, took.values()))
-        text = f"{_count(times, 'compilation')} of what had been compiled, mostly {dearest} ({len(took[dearest])} x)."
+        text = f"{_count(times, 'compilation')} of what had been compiled: {named}{more}."
         yield Finding("recompiles", sum(map(sum, took.values())), text)
+
+
+def _program_cache(generation: Generation) -> Iterator[Finding]:
+    """What the persistent cache of compiled programs was worth."""
+    facts = [fact for attempt in generation.attempts for fact in attempt.seen.facts]
+    saved = [duration for what, _, duration in facts if what == Fact.CACHE_SAVED]
+    missed = Counter(name for what, name, _ in facts if what == Fact.CACHE_MISS)
+    if saved or missed:
+        had = _count(len(saved), "program")
+        text = f"The persistent cache had {had}, which saved {sum(saved) / 1e9:.1f} s of compiling"
+        if missed:
+            names = ", ".join(name for name, _ in missed.most_common(NAMED))
+            text += f"; it lacked {sum(missed.values()):,}: {names}" + (", ..." if len(missed) > NAMED else "")
+        yield Finding("program-cache", None, text + ".")
+
+
+def _looks_like_evaluation(generation: Generation, spent: Breakdown) -> Iterator[Finding]:
+    """Functions that ran now and then between steps; one that runs at every other step belongs to them."""
+    took: defaultdict[str, list[int]] = defaultdict(list)
+    for attempt in generation.attempts:
+        for what, name, duration in attempt.seen.facts:
+            if what == Fact.OTHER_WORK:
+                took[name].append(duration)
+    steps = sum(len(ledger.begins) for ledger in generation.ledgers)
+    rare = {name: sum(durations) for name, durations in took.items() if 2 * len(durations) < steps}
+    total = sum(rare.values())
+    if total > WORTH_TELLING * spent.elapsed:
+        name = max(rare, key=lambda name: rare[name])
+        share = f"{100 * total / spent.elapsed:.1f} %"
+        text = f"{name} ran between steps and looks like evaluation ({share}); it counts as such if its name says so."
+        yield Finding("looks-like-evaluation", total, text)
 
 
 def _shares(spent: Breakdown) -> Iterator[Finding]:

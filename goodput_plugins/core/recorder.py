@@ -23,7 +23,7 @@ from typing import Any
 
 from goodput_plugins.core.clock import Clock
 from goodput_plugins.core.condensed import Condensed
-from goodput_plugins.core.events import Activity, Event, Kind, encode, is_number
+from goodput_plugins.core.events import Activity, Event, Fact, Kind, encode, is_number
 from goodput_plugins.core.runs import Run, Sink, shown
 
 LONGEST_NAME = 200
@@ -64,6 +64,12 @@ class NullRecorder:
     def inside(self, activity: Activity) -> bool:
         return False
 
+    def begin_apart(self, activity: Activity, *, name: str | None = None) -> int:
+        return 0
+
+    def finish_apart(self, activity: Activity, thread: int, at: int, *, name: str | None = None) -> None:
+        pass
+
     def span(
         self,
         activity: Activity,
@@ -95,6 +101,9 @@ class NullRecorder:
         pass
 
     def notice(self, name: str) -> None:
+        pass
+
+    def fact(self, what: Fact, *, of: str | None, duration: int | None = None) -> None:
         pass
 
     def plugin(self, name: str, version: str, sees: tuple[str, ...], *, device: str | None = None) -> None:
@@ -194,6 +203,24 @@ class Recorder(NullRecorder):
         """Whether ``activity`` is open on this thread."""
         return activity in self._here.stack
 
+    def begin_apart(self, activity: Activity, *, name: str | None = None) -> int:
+        """``activity`` begins on this thread, and :meth:`finish_apart` will tell when it ended.
+
+        Returns:
+            The thread, as ``finish_apart`` takes it.
+        """
+        if self.at_begin is not None:
+            self.at_begin()
+        if self._run is not None:
+            self._interrupt(self._run)
+        thread = self._here.thread
+        self._tell("b", self.now(), thread, None, activity, name)
+        return thread
+
+    def finish_apart(self, activity: Activity, thread: int, at: int, *, name: str | None = None) -> None:
+        """What began apart on that thread ended then (any thread may tell)."""
+        self._tell("f", at, thread, None, activity, name)
+
     def span(
         self,
         activity: Activity,
@@ -257,6 +284,10 @@ class Recorder(NullRecorder):
     def notice(self, name: str) -> None:
         """The process was warned that it will be stopped."""
         self._event(Kind.NOTICE, name=name)
+
+    def fact(self, what: Fact, *, of: str | None, duration: int | None = None) -> None:
+        """Something that a finding is made of, about the function ``of`` (any thread may tell)."""
+        self._event(Kind.FACT, name=what.value, duration=duration, data=of if of is None else _short(of))
 
     def plugin(self, name: str, version: str, sees: tuple[str, ...], *, device: str | None = None) -> None:
         """The plugin is armed and can see these buckets; the ``device`` may be the ``host`` itself."""

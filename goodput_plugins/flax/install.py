@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 
 from goodput_plugins.core.patching import Hooks
@@ -13,7 +14,8 @@ from goodput_plugins.jax.loop import loop_of, observing
 
 def install_linen(module: ModuleType, hooks: Hooks) -> None:
     """Hook ``flax.linen``."""
-    preparing(hooks, module.Module, "init", lambda module, *args, **kwargs: f"{type(module).__name__}.init")
+    for name in ("init", "init_with_output"):
+        preparing(hooks, module.Module, name, _titled(name))
 
 
 def install_train_state(module: ModuleType, hooks: Hooks) -> None:
@@ -27,5 +29,9 @@ def install_nnx(module: ModuleType, hooks: Hooks) -> None:
     """Hook ``flax.nnx``."""
     observing_construction(module, hooks)
     observing(hooks, module.Optimizer, "update", Function("nnx.Optimizer.update", optimizes=True))
-    numbers = OptimizerNumbers(module.Optimizer, hooks)
-    loop_of(hooks).number_sources.append(numbers.among)
+    numbers = OptimizerNumbers(module, hooks)
+    loop_of(hooks).sequence.sources.append(numbers.among)
+
+
+def _titled(name: str) -> Callable[..., str]:
+    return lambda module, *args, **kwargs: f"{type(module).__name__}.{name}"

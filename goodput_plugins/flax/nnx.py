@@ -15,20 +15,22 @@ class OptimizerNumbers:
     """Finds the step number of an nnx optimizer among a call's inputs.
 
     ``nnx.jit`` hands a step's arrays on without their names, so the optimizers that were constructed are
-    kept (weakly), and the one whose ``step`` array is among the inputs is read. An optimizer made by
-    ``nnx.merge`` is not known; its number stays unknown.
+    kept (weakly), and the one whose ``step`` array is among the inputs is read. ``nnx.merge`` makes
+    optimizers without constructing them.
     """
 
-    def __init__(self, optimizer: type, hooks: Hooks) -> None:
+    def __init__(self, module: ModuleType, hooks: Hooks) -> None:
+        self._optimizer = module.Optimizer
         self._alive: weakref.WeakSet[Any] = weakref.WeakSet()
         around(
             hooks.patches,
-            optimizer,
+            self._optimizer,
             "__init__",
             hooks.guard,
             before=lambda self, *args, **kwargs: self,
             after=self._constructed,
         )
+        around(hooks.patches, module, "merge", hooks.guard, after=self._merged)
 
     def among(self, inputs: dict[int, Any]) -> int | None:
         """The step number of the optimizer whose step is one of ``inputs`` (leaves by ``id``)."""
@@ -37,6 +39,11 @@ class OptimizerNumbers:
             if id(value) in inputs:
                 return whole_number(value)
         return None
+
+    def _merged(self, token: None, result: Any, error: BaseException | None) -> None:
+        for value in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(value, self._optimizer):
+                self._alive.add(value)
 
     def _constructed(self, optimizer: Any, result: Any, error: BaseException | None) -> None:
         if error is None:

@@ -56,7 +56,24 @@ def install_backends(hooks: Hooks) -> None:
     hook(xla_bridge, "backends", discovery_begins, discovery_ends)
     hook(xla_bridge, "_init_backend", begins, ends)
     hook(distributed.State, "initialize", connecting, connected)
-    hook(jax, "make_mesh", lambda *args, **kwargs: begins("mesh"), ends)
+    observe_mesh(hooks, jax, "make_mesh")
+
+
+def observe_mesh(hooks: Hooks, module: Any, name: str) -> None:
+    """Observe the calls of ``module.name``, which lays devices out as a mesh; one inside another is a part of it."""
+    recorder = hooks.recorder
+
+    def begins(*args: Any, **kwargs: Any) -> bool:
+        if recorder.inside(Activity.DEVICE_INIT):
+            return False
+        recorder.begin(Activity.DEVICE_INIT, name="mesh")
+        return True
+
+    def ends(outermost: bool | None, result: Any, error: BaseException | None) -> None:
+        if outermost:
+            recorder.finish(Activity.DEVICE_INIT, name="mesh")
+
+    around(hooks.patches, module, name, hooks.guard, before=begins, after=ends)
 
 
 def _rank_of(client: Any) -> tuple[int, int]:

@@ -5,7 +5,8 @@ daemon thread asks a small output of each step whether it is ready, and tells th
 polls and never blocks in native code: a thread that waits there when the interpreter ends aborts the
 process. It holds one small array per step in flight, and none that is donated: the state of a step goes to
 the next call, the loss does not. A step that cannot be asked is not sampled; nor is each of several short
-ones that are queued behind each other, between which the device cannot have been idle.
+ones that are queued behind each other, between which the device cannot have been idle. Evaluations, and
+other work between steps, wait in the same queue, in the order in which the device does it.
 
 While the host runs Python the thread gets its turn up to 5 ms late. Where that would matter, because the
 host goes to wait for data, save or compile, the host's own thread looks first (``recorder.at_begin``).
@@ -20,6 +21,7 @@ from collections import deque
 from queue import SimpleQueue
 from typing import Any
 
+from goodput_plugins.core.events import Activity, Fact
 from goodput_plugins.core.guard import Guard
 from goodput_plugins.core.recorder import NullRecorder
 from goodput_plugins.jax.functions import Frame
@@ -34,24 +36,64 @@ SHORTEST_SAMPLE = 5_000_000
 """Of the steps in flight, those shorter are waited for together: a poll costs a processor about 20 us."""
 RECENT = 8
 """A step is first asked when it has run for most of the shortest of so many steps before it."""
+EVALUATION_POLL_SECONDS = 0.002
+EVALUATION = "EVAL"
+"""The name of the custom event that an evaluation is."""
+WORTH_TELLING = 1_000_000
+"""Other work between two steps is told if the device spent more on it, ns."""
 JOIN_SECONDS = 1.0
 
 
 class InFlight:
-    """A step whose work was queued on the device.
+    """Work that was queued on the device.
 
     Attributes:
+        ordinal: of the step; None for other work.
         leaf: the output to ask; None once it has answered.
+        name: of the function that is no step.
         done: when it was first seen to be ready.
     """
 
-    __slots__ = ("dispatched", "done", "leaf", "ordinal")
+    __slots__ = ("dispatched", "done", "leaf", "name", "ordinal")
 
-    def __init__(self, ordinal: int, dispatched: int, leaf: Any) -> None:
+    def __init__(self, ordinal: int | None, dispatched: int, leaf: Any, name: str = "") -> None:
         self.ordinal = ordinal
         self.dispatched = dispatched
         self.leaf = leaf
+        self.name = name
         self.done: int | None = None
+
+
+class Evaluation:
+    """An evaluation that goes on.
+
+    Attributes:
+        thread: that began it, as the recorder calls it.
+        over: the next step was called.
+    """
+
+    __slots__ = ("_last", "over", "thread")
+
+    def __init__(self, thread: int) -> None:
+        self.thread = thread
+        self.over = False
+        self._last: InFlight | None = None
+
+    def goes_on(self, leaf: Any, now: int) -> None:
+        """Another of its calls has returned, with a result to ask."""
+        self._last = InFlight(None, now, leaf)
+
+    def look(self, now: int) -> None:
+        """Note that its last result is ready, if it is."""
+        last = self._last
+        if last is not None and last.done is None and _answers(last.leaf) is not False:
+            last.done = now
+
+    @property
+    def end(self) -> int | None:
+        """When its last result was ready; None as long as it is not."""
+        last = self._last
+        return None if last is None else last.done
 
 
 class DeviceWatch:
@@ -60,10 +102,15 @@ class DeviceWatch:
     def __init__(self, recorder: NullRecorder, guard: Guard) -> None:
         self._recorder = recorder
         self._guard = guard
-        self._in_flight: SimpleQueue[InFlight | None] = SimpleQueue()
-        self._newest: InFlight | None = None
+        self._in_flight: SimpleQueue[InFlight | Evaluation | None] = SimpleQueue()
+        self._newest: InFlight | Evaluation | None = None
         self._thread: threading.Thread | None = None
         self._stopping = False
+        # Of the thread alone: what it took too early, when the device was free, how long steps and other work took.
+        self._held: InFlight | Evaluation | None = None
+        self._free = 0
+        self._recent: deque[int] = deque(maxlen=RECENT)
+        self._others: dict[str, int] = {}
 
     def watch(self, frame: Frame, ordinal: int, result: Any) -> None:
         """A step's call has returned ``result``: see when it is ready."""
@@ -76,10 +123,19 @@ class DeviceWatch:
         if ready:
             self._recorder.device_done(ordinal, self._recorder.now())
         elif self._in_flight.qsize() < MOST_IN_FLIGHT:
-            if self._thread is None:
-                self._start()
             self._newest = InFlight(ordinal, self._recorder.now(), leaf)
-            self._in_flight.put(self._newest)
+            self._put(self._newest)
+
+    def watch_evaluation(self, evaluation: Evaluation) -> None:
+        """An evaluation has begun: tell when it ended."""
+        self._newest = evaluation
+        self._put(evaluation)
+
+    def watch_other(self, frame: Frame, result: Any) -> None:
+        """Work between steps was queued: see for how long the device works on it."""
+        leaf = frame.function.output.pick(frame.args, frame.kwargs, result)
+        if self._in_flight.qsize() < MOST_IN_FLIGHT and _answers(leaf) is False:
+            self._put(InFlight(None, self._recorder.now(), leaf, frame.function.name))
 
     def close(self) -> None:
         """Stop the thread; what is still in flight is not sampled."""
@@ -89,52 +145,100 @@ class DeviceWatch:
         if self._thread is not None:
             self._thread.join(JOIN_SECONDS)
 
-    def _start(self) -> None:
-        self._recorder.at_begin = functools.partial(self._guard, self._look)
-        self._thread = threading.Thread(target=self._guard, args=(self._run,), name="goodput-device", daemon=True)
-        self._thread.start()
+    def _put(self, item: InFlight | Evaluation) -> None:
+        if self._thread is None:
+            self._recorder.at_begin = functools.partial(self._guard, self._look)
+            self._thread = threading.Thread(target=self._guard, args=(self._run,), name="goodput-device", daemon=True)
+            self._thread.start()
+        self._in_flight.put(item)
 
     def _look(self) -> None:
-        """Note that the newest step is done, if it is: the thread may learn it too late."""
+        """Note that the newest work is done, if it is: the thread may learn it too late."""
         newest = self._newest
-        if newest is not None and _answers(newest.leaf):
+        if isinstance(newest, Evaluation):
+            newest.look(self._recorder.now())
+        elif newest is not None and _answers(newest.leaf):
             newest.done = self._recorder.now()
             self._newest = None
 
     def _run(self) -> None:
-        recent: deque[int] = deque(maxlen=RECENT)
-        free = 0
-        while (step := self._in_flight.get()) is not None and not self._stopping:
-            since = max(free, step.dispatched)
-            shortest = min(recent, default=0)
-            count = 1
-            while shortest * count < SHORTEST_SAMPLE and recent and not self._in_flight.empty():
-                step = self._in_flight.get()
-                if step is None:
-                    return
-                count += 1
-            done = self._wait(step, since, since + shortest * count * 7 // 8, count)
-            step.leaf = None
-            if done is not None:
-                self._recorder.device_done(step.ordinal, done)
-                recent.append((done - since) // count)
-                free = done
+        while (item := self._take()) is not None and not self._stopping:
+            if isinstance(item, Evaluation):
+                self._evaluated(item)
+            elif item.ordinal is None:
+                self._worked(item)
+            else:
+                self._stepped(item)
+        while item is not None:
+            if isinstance(item, Evaluation):
+                self._evaluated(item)
+            item = self._take()
 
-    def _wait(self, step: InFlight, since: int, earliest: int, count: int) -> int | None:
-        """When the step was seen to be done; None if that cannot be known."""
+    def _take(self) -> InFlight | Evaluation | None:
+        held, self._held = self._held, None
+        return held or self._in_flight.get()
+
+    def _stepped(self, step: InFlight) -> None:
+        """See when a step is done, or the last of several short ones that wait behind each other."""
+        since, shortest, count = max(self._free, step.dispatched), min(self._recent, default=0), 1
+        while self._recent and shortest * count < SHORTEST_SAMPLE and not self._in_flight.empty():
+            following = self._in_flight.get()
+            if not isinstance(following, InFlight) or following.ordinal is None:
+                self._held = following
+                break
+            step = following
+            count += 1
+        done = self._wait(step, since, since + shortest * count * 7 // 8, count)
+        step.leaf = None
+        if done is not None and step.ordinal is not None:
+            self._recorder.device_done(step.ordinal, done)
+            self._recent.append((done - since) // count)
+            self._free = done
+        self._tell_other_work()
+
+    def _worked(self, work: InFlight) -> None:
+        """See for how long the device works on what is no step."""
+        since = max(self._free, work.dispatched)
+        done = self._wait(work, since, since, 1)
+        work.leaf = None
+        if done is not None:
+            self._others[work.name] = self._others.get(work.name, 0) + done - since
+            self._free = done
+
+    def _tell_other_work(self) -> None:
+        """Tell how long the device worked on something else since the step before."""
+        if self._others:
+            for name, duration in self._others.items():
+                if duration > WORTH_TELLING:
+                    self._recorder.fact(Fact.OTHER_WORK, of=name, duration=duration)
+            self._others = {}
+
+    def _evaluated(self, evaluation: Evaluation) -> None:
+        """See an evaluation end, and tell when its last result was ready."""
+        while not (evaluation.over and evaluation.end is not None) and not self._stopping:
+            time.sleep(EVALUATION_POLL_SECONDS)
+            evaluation.look(self._recorder.now())
+        end = evaluation.end
+        if end is None:
+            end = self._recorder.now()
+        self._free = max(self._free, end)
+        self._recorder.finish_apart(Activity.CUSTOM, evaluation.thread, end, name=EVALUATION)
+
+    def _wait(self, work: InFlight, since: int, earliest: int, count: int) -> int | None:
+        """When it was seen to be done; None if that cannot be known."""
         clock = self._recorder.now
-        while not (answer := _answers(step.leaf)):
+        while not (answer := _answers(work.leaf)):
             if answer is None or self._stopping:
-                return step.done
+                return work.done
             now = clock()
             pause = max(earliest - now, (now - since) // POLLS_PER_STEP, SHORTEST_POLL * count)
             time.sleep(min(pause, LONGEST_POLL) / 1e9)
-        return step.done or clock()
+        return work.done or clock()
 
 
 def _answers(leaf: Any) -> bool | None:
     """Whether an array is ready; None if it cannot be asked: it was donated to a later call."""
     try:
-        return leaf is not None and leaf.is_ready()
+        return None if leaf is None else leaf.is_ready()
     except RuntimeError:
         return None

@@ -6,14 +6,19 @@ is kept by the same key: a second ``jax.jit`` of it, or a call after ``eval_shap
 
 from __future__ import annotations
 
+import re
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from goodput_plugins.jax.inputs import Counter, shapes
 from goodput_plugins.jax.outputs import SmallOutput
 
 if TYPE_CHECKING:
     from goodput_plugins.jax.loop import Loop
+
+
+_EVALUATES = re.compile(r"(?<![A-Za-z])(?:[Ee]val|[Vv]alid|[Tt]est)|(?:Eval|Valid|Test)")
 
 
 class Function:
@@ -27,17 +32,31 @@ class Function:
         initializes: it builds a model or a train state.
         carries_state: it returns something of the structure of an input; None if not yet known.
         output: by which of its outputs the end of its work is recognized.
+        evaluates: its name says that it evaluates.
+        counter: what its first call's inputs counted; None: not read, or nothing was found.
+        calls_per_step: how many calls make a step.
+        counted_by: by which ``calls_per_step`` its calls are counted.
+        micro_steps: where several calls make a step, how many were made.
+        leader: the function whose steps it takes; None before its first step.
     """
 
     __slots__ = (
         "__weakref__",
+        "_steps_by_shapes",
+        "calls_per_step",
         "carries_state",
+        "counted_by",
+        "counter",
         "differentiates",
+        "evaluates",
         "initializes",
         "jitted",
+        "leader",
+        "micro_steps",
         "name",
         "optimizes",
         "output",
+        "steps_per_call",
     )
 
     def __init__(self, name: str, *, jitted: bool = False, optimizes: bool = False, initializes: bool = False) -> None:
@@ -48,6 +67,29 @@ class Function:
         self.initializes = initializes
         self.carries_state: bool | None = None
         self.output = SmallOutput()
+        self.evaluates = jitted and _EVALUATES.search(name.rpartition("<locals>.")[2]) is not None
+        self.counter: Counter | None = None
+        self.calls_per_step = self.counted_by = 1
+        self.micro_steps = 0
+        self.leader: Function | None = None
+        self.steps_per_call = 1
+        self._steps_by_shapes: dict[Any, int] = {}
+
+    @property
+    def changes_count(self) -> bool:
+        """Whether a call is not just one step."""
+        return not self.steps_per_call == 1 == self.counted_by
+
+    def takes_steps(self, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A call with such inputs takes ``count`` steps."""
+        if count != 1 or self._steps_by_shapes:
+            self.steps_per_call = count
+            self._steps_by_shapes[shapes(args, kwargs)] = count
+
+    def steps_in(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+        """How many steps a call with these inputs takes."""
+        known = self._steps_by_shapes
+        return known.get(shapes(args, kwargs), self.steps_per_call) if len(known) > 1 else self.steps_per_call
 
 
 class Frame:
@@ -58,12 +100,16 @@ class Frame:
         start: when it began; None if it cannot be a step (it runs inside another, or is only traced).
         ordinal: of the step that it was told to be.
         preparing: whether it was told to be preparation.
+        depth: how many loops over steps (``lax.scan``) were being traced around it.
+        between: it is no step, but was called between two.
     """
 
-    __slots__ = ("among", "args", "function", "kwargs", "loop", "ordinal", "preparing", "start")
+    __slots__ = ("among", "args", "between", "depth", "function", "kwargs", "loop", "ordinal", "preparing", "start")
 
     def __init__(self, loop: Loop, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.among = thread.frames
+        here = thread
+        self.among = here.frames
+        self.depth = len(here.scans)
         self.loop = loop
         self.function = function
         self.args = args
@@ -71,13 +117,15 @@ class Frame:
         self.start: int | None = None
         self.ordinal: int | None = None
         self.preparing = False
+        self.between = False
 
 
 class _Thread(threading.local):
-    """The observed calls open on this thread, outermost first."""
+    """What is open on this thread, outermost first: observed calls, and loops that are being traced."""
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []
+        self.scans: list[int] = []
 
 
 thread = _Thread()

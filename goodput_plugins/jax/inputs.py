@@ -7,10 +7,26 @@ inputs, and without any JAX operation, which would become a part of the program 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+
+
+class Counter(NamedTuple):
+    """What a call's inputs count.
+
+    Attributes:
+        value: how many updates were made before it.
+        in_steps: ``value`` counts whole steps even where several calls make one (``optax.MultiSteps``).
+        micro_step: then, how many calls the step that is open has had.
+    """
+
+    value: int
+    in_steps: bool = False
+    micro_step: int = 0
+
 
 NumberSource = Callable[[dict[int, Any]], "int | None"]
 """Takes a call's input leaves by ``id`` and returns the step number, if it knows one of them."""
@@ -19,24 +35,33 @@ NAMES = ("step", "count")
 """Names of leaves that hold a step number, best first: a train state's, optax's."""
 
 
-def step_number(args: tuple[Any, ...], kwargs: dict[str, Any], sources: list[NumberSource]) -> int | None:
-    """The number of the step that a call with these inputs takes; None if nothing says so."""
+def counter_among(args: tuple[Any, ...], kwargs: dict[str, Any], sources: list[NumberSource]) -> Counter | None:
+    """What counts the steps among these inputs; None if nothing does."""
     try:
         leaves = jax.tree_util.tree_flatten_with_path((args, kwargs))[0]
     except (TypeError, ValueError):  # static arguments need not be trees
         return None
+    steps, micro_step = _named(leaves, "gradient_step"), _named(leaves, "mini_step")
+    if steps is not None and micro_step is not None:
+        return Counter(steps, True, micro_step)
     by_id = {id(leaf): leaf for _, leaf in leaves}
-    for source in sources:
-        number = source(by_id)
-        if number is not None:
-            return number
-    for name in NAMES:
-        named = [(len(path), leaf) for path, leaf in leaves if name in map(_key_name, path)]
-        for _, leaf in sorted(named, key=lambda item: item[0]):
-            number = whole_number(leaf)
-            if number is not None:
-                return number
-    return None
+    numbers = chain((source(by_id) for source in sources), (_named(leaves, name) for name in NAMES))
+    return next((Counter(number) for number in numbers if number is not None), None)
+
+
+def _named(leaves: list[tuple[Any, Any]], name: str) -> int | None:
+    """The whole number under that name, the outermost of several."""
+    named = [(len(path), leaf) for path, leaf in leaves if name in map(_key_name, path)]
+    numbers = (whole_number(leaf) for _, leaf in sorted(named, key=lambda item: item[0]))
+    return next((number for number in numbers if number is not None), None)
+
+
+def shapes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The shapes of a call's inputs, in order."""
+    try:
+        return tuple(getattr(leaf, "shape", ()) for leaf in jax.tree_util.tree_leaves((args, kwargs)))
+    except (TypeError, ValueError):  # static arguments need not be trees
+        return ()
 
 
 def whole_number(leaf: Any) -> int | None:
@@ -64,6 +89,20 @@ def carries_state(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) ->
         return any(tree != single and tree.num_leaves > 0 and tree in outputs for tree in inputs)
     except (TypeError, ValueError):  # what a tree carries beside its leaves may refuse to be compared
         return False
+
+
+def likely_states(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> list[Any]:
+    """The arrays of a result, or its elements, that are like an input in shape and type."""
+    outputs = result if isinstance(result, tuple | list) else (result,)
+    inputs = {_likeness(value) for value in (*args, *kwargs.values())} - {None}
+    return [value for value in outputs if _likeness(value) in inputs]
+
+
+def _likeness(value: Any) -> tuple[Any, ...] | None:
+    """What two arrays of parameters have in common; None for what cannot be one."""
+    if isinstance(value, jax.Array) and value.ndim and value.dtype.kind in "fV":
+        return value.shape, value.dtype
+    return None
 
 
 def input_ids(args: tuple[Any, ...], kwargs: dict[str, Any]) -> set[int]:

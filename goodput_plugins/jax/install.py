@@ -10,13 +10,14 @@ from typing import Any
 
 from jax._src import source_info_util, traceback_util
 
-from goodput_plugins.core.patching import Hooks, without_this_frame, wrapper
+from goodput_plugins.core.patching import Hooks, around, without_this_frame, wrapper
 from goodput_plugins.jax.annotations import install_annotations
-from goodput_plugins.jax.backends import install_backends
+from goodput_plugins.jax.backends import install_backends, observe_mesh
 from goodput_plugins.jax.functions import Function
-from goodput_plugins.jax.jitted import install_jitted
+from goodput_plugins.jax.jitted import install_jitted, observed_maker
 from goodput_plugins.jax.loop import gradient_taken, observing
 from goodput_plugins.jax.programs import install_programs
+from goodput_plugins.jax.scans import install_multi_steps, install_scans
 
 OUR_FILES = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -28,6 +29,7 @@ def install_jax(module: ModuleType, hooks: Hooks) -> None:
     install_programs(hooks)
     install_jitted(hooks)
     install_annotations(hooks)
+    install_scans(hooks)
     for name in ("grad", "value_and_grad"):
         _observe_gradients(module, name, hooks)
 
@@ -36,6 +38,39 @@ def install_optax(module: ModuleType, hooks: Hooks) -> None:
     """Hook ``optax.apply_updates``, by both names that it goes by."""
     observing(hooks, module, "apply_updates", Function("optax.apply_updates", optimizes=True))
     hooks.patches.set(sys.modules["optax._src.update"], "apply_updates", module.apply_updates)
+    install_multi_steps(module, hooks)
+
+
+def install_equinox(module: ModuleType, hooks: Hooks) -> None:
+    """Hook ``equinox``, whose ``filter_jit`` calls ``jax.jit``."""
+    observing(hooks, module, "apply_updates", Function("equinox.apply_updates", optimizes=True))
+
+
+def install_pjit(module: ModuleType, hooks: Hooks) -> None:
+    """Hook ``jax.experimental.pjit``, whose function is handed out, with a warning, from a table."""
+    table = vars(module).get("_deprecations", {})
+    if "pjit" in table:
+        warning, original = table["pjit"]
+        table["pjit"] = (warning, observed_maker(hooks, original))
+        hooks.at_close.append(functools.partial(table.__setitem__, "pjit", (warning, original)))
+
+
+def install_mesh_utils(module: ModuleType, hooks: Hooks) -> None:
+    """Hook ``jax.experimental.mesh_utils``."""
+    for name in ("create_device_mesh", "create_hybrid_device_mesh"):
+        observe_mesh(hooks, module, name)
+
+
+def install_multihost_utils(module: ModuleType, hooks: Hooks) -> None:
+    """Hook ``jax.experimental.multihost_utils``: the step at which all processes know that they will be stopped."""
+    told: list[bool] = []
+
+    def asked(token: None, reached: Any, error: BaseException | None) -> None:
+        if reached and not told:
+            told.append(True)
+            hooks.recorder.notice("preemption")
+
+    around(hooks.patches, module, "reached_preemption_sync_point", hooks.guard, after=asked)
 
 
 def _observe_gradients(module: ModuleType, name: str, hooks: Hooks) -> None:

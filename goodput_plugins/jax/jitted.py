@@ -106,14 +106,15 @@ class Jitted:
 def install_jitted(hooks: Hooks) -> None:
     """Make ``jax.jit`` and ``jax.pmap`` return :class:`Jitted`, and observe compiled stages."""
     for name in ("jit", "pmap"):
-        _observe_results(hooks, name)
+        hooks.patches.set(jax, name, observed_maker(hooks, getattr(jax, name)))
     around(hooks.patches, jax.stages.Traced, "lower", hooks.guard, before=_self, after=_passes_on)
     around(hooks.patches, jax.stages.Lowered, "compile", hooks.guard, before=_self, after=_passes_on)
     _observe_compiled(hooks)
 
 
-def _observe_results(hooks: Hooks, name: str) -> None:
-    original, guard, loop = getattr(jax, name), hooks.guard, loop_of(hooks)
+def observed_maker(hooks: Hooks, original: Any) -> Any:
+    """``original``, which makes jitted functions, making :class:`Jitted`."""
+    guard, loop = hooks.guard, loop_of(hooks)
 
     def wrap(jitted: Any) -> Jitted:
         return Jitted(jitted, jitted_function(getattr(jitted, "__wrapped__", jitted)), loop, guard)
@@ -137,7 +138,7 @@ def _observe_results(hooks: Hooks, name: str) -> None:
 
         return hooked
 
-    hooks.patches.set(jax, name, observed(original))
+    return observed(original)
 
 
 def _observe_compiled(hooks: Hooks) -> None:

@@ -1,17 +1,16 @@
-"""Which calls are the steps of a training loop, and which number each step has.
+"""Which calls are the steps of a training loop.
 
 A step is a call of a function that applies an optimizer's update, made outside any other call that is
 observed and outside any tracing. It is told as soon as it is known: before the call if the function is
-known, else while the call traces it. A function that only differentiates and returns a state like one of
-its inputs may be hand-written SGD, or the gradient half of a split step whose other half is about to
-follow: it counts from its second call on, the first told late, and only while no optimizer was seen.
+known, else while the call traces it. Where no optimizer is seen, hand-written SGD counts
+(:mod:`~goodput_plugins.jax.candidates`). What a step's number is, and how several functions make one
+step, is in :mod:`~goodput_plugins.jax.sequence`.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -22,12 +21,12 @@ from goodput_plugins.core.guard import Guard
 from goodput_plugins.core.patching import Hooks, without_this_frame, wrapper
 from goodput_plugins.core.recorder import NullRecorder
 from goodput_plugins.environ import DEVICE_TIME
+from goodput_plugins.jax.candidates import Candidates
 from goodput_plugins.jax.device import DeviceWatch
+from goodput_plugins.jax.evaluation import Evaluations
 from goodput_plugins.jax.functions import Frame, Function, thread
-from goodput_plugins.jax.inputs import NumberSource, carries_state, step_number
-
-TRIES = 8
-"""How many calls are searched for a step number before it stays unknown."""
+from goodput_plugins.jax.scans import steps_taken
+from goodput_plugins.jax.sequence import Sequence
 
 
 class Annotation:
@@ -50,21 +49,20 @@ class Loop:
     """Tells a recorder the steps that the observed calls amount to.
 
     Attributes:
-        number_sources: further ways to find a step number among a call's inputs.
+        sequence: the steps, with their numbers.
         annotations: the open ``StepTraceAnnotation`` of each thread.
     """
 
     def __init__(self, recorder: NullRecorder, device: DeviceWatch | None) -> None:
         self.recorder = recorder
-        self.number_sources: list[NumberSource] = []
+        self.sequence = Sequence(recorder)
         self.annotations = _Annotations()
         self._device = device
+        self._evaluations = Evaluations(recorder, device)
+        self._candidates = Candidates(self.sequence)
         self._open = True
         self._sees_optimizer = False
         self._sees_steps = False
-        self._next_number: int | None = None
-        self._tries = TRIES
-        self._candidates: weakref.WeakKeyDictionary[Function, int | None] = weakref.WeakKeyDictionary()
 
     @wrapper
     def call(
@@ -111,14 +109,15 @@ class Loop:
         open_ = self.annotations.open
         annotation = open_.pop() if open_ else None
         if annotation is not None and not annotation.told and not self._sees_steps and self._open:
-            self._tell(annotation.start, annotation.number)
+            self._evaluations.over()
+            self.sequence.frames = thread.frames
+            self.sequence.tell(annotation.start, annotation.number)
 
     def close(self) -> None:
         """Tell what is still held back, stop the device thread and observe nothing more."""
-        if not self._sees_optimizer:
-            for function in list(self._candidates):
-                self._confirm(function)
+        self._candidates.tell_all()
         self._open = False
+        self._evaluations.over()
         if self._device is not None:
             self._device.close()
 
@@ -138,7 +137,7 @@ class Loop:
         if not self._open:
             return
         function = frame.function
-        if thread.frames:
+        if frame.among:
             learn(function)
             return
         if function.initializes and not function.optimizes:
@@ -148,11 +147,13 @@ class Loop:
             return
         frame.start = self.recorder.now()
         if function.optimizes:
-            self._sees_optimizer = True
+            if not self._sees_optimizer:
+                self._optimizes()
             self._step(frame)
-        elif self._candidates and not self._sees_optimizer and function in self._candidates:
-            self._confirm(function)
+        elif not self._sees_optimizer and self._candidates.are_steps(frame):
             self._step(frame)
+        elif frame.among is self.sequence.frames and function.jitted and not frame.preparing:
+            self._between(frame)
 
     def _ends(self, frame: Frame, result: Any) -> None:
         function = frame.function
@@ -165,9 +166,16 @@ class Loop:
             self.recorder.span(Activity.PREPARATION, frame.start, duration, name=function.name)
         else:
             if frame.ordinal is None and function.differentiates and not self._sees_optimizer:
-                self._consider(frame, result)
-            if frame.ordinal is not None and self._device is not None:
-                self._device.watch(frame, frame.ordinal, result)
+                in_annotation = bool(self.annotations.open)
+                if self._candidates.consider(frame, result, in_annotation=in_annotation):
+                    self._step(frame)
+            if frame.ordinal is not None:
+                if function.calls_per_step != function.counted_by:
+                    self.sequence.over(frame)
+                if self._device is not None:
+                    self._device.watch(frame, frame.ordinal, result)
+            elif frame.between:
+                self._evaluations.ends(frame, result)
 
     def _failed(self, frame: Frame) -> None:
         if frame.preparing:
@@ -175,52 +183,34 @@ class Loop:
 
     def optimizer_seen(self, frame: Frame) -> None:
         """The call ``frame`` applies an optimizer's update."""
-        self._sees_optimizer = True
+        self._optimizes()
         if frame.start is not None and frame.ordinal is None:
             self._step(frame)
 
-    def learn_number(self, frame: Frame) -> None:
-        """Read the next step's number from a call's inputs, where nothing has told it yet."""
-        if self._next_number is None and self._tries and frame.start is not None:
-            self._tries -= 1
-            self._next_number = step_number(frame.args, frame.kwargs, self.number_sources)
+    def _optimizes(self) -> None:
+        self._sees_optimizer = True
+        self._candidates.clear()
 
     def _step(self, frame: Frame) -> None:
         assert frame.start is not None
+        self._evaluations.over()
         annotations = self.annotations.open
         annotation = annotations[-1] if annotations else None
-        number = None if annotation is None else annotation.number
         if annotation is None or not annotation.told:
-            if number is None and self._next_number is None:
-                self.learn_number(frame)
-            frame.ordinal = self._tell(frame.start, number)
+            if annotation is None or annotation.number is None:
+                self.sequence.step(frame)
+            else:
+                self.sequence.numbered(frame, annotation.number)
         if annotation is not None:
             annotation.told = True
         self._sees_steps = True
 
-    def _tell(self, start: int, number: int | None) -> int:
-        number = self._next_number if number is None else number
-        self._next_number = None if number is None else number + 1
-        return self.recorder.step(number, at=start)
-
-    def _consider(self, frame: Frame, result: Any) -> None:
-        """A first call that differentiates has ended: may it be hand-written SGD?"""
-        function = frame.function
-        if function.carries_state is None:
-            function.carries_state = carries_state(frame.args, frame.kwargs, result)
-        if not function.carries_state:
-            return
-        if self.annotations.open:
-            self._candidates[function] = None
-            self._step(frame)
-        else:
-            self._candidates[function] = frame.start
-
-    def _confirm(self, function: Function) -> None:
-        start = self._candidates[function]
-        if start is not None:
-            self._candidates[function] = None
-            self._tell(start, None)
+    def _between(self, frame: Frame) -> None:
+        """A jitted function that is no step is called after one."""
+        annotations = self.annotations.open
+        annotation = annotations[-1] if annotations else None
+        if annotation is None or annotation.told:
+            self._evaluations.begins(frame)
 
 
 def learn(what: Function) -> None:
@@ -232,6 +222,9 @@ def learn(what: Function) -> None:
             function.optimizes |= what.optimizes
             function.differentiates |= what.differentiates
             function.initializes |= what.initializes
+            if what.optimizes:
+                function.takes_steps(steps_taken(frame) * what.steps_per_call, frame.args, frame.kwargs)
+                function.calls_per_step = max(function.calls_per_step, what.calls_per_step)
     if what.optimizes and frames[0].function.jitted:
         frames[0].loop.optimizer_seen(frames[0])
 
@@ -242,7 +235,7 @@ def gradient_taken() -> None:
     for frame in frames:
         frame.function.differentiates |= frame.function.jitted
     if frames:
-        frames[0].loop.learn_number(frames[0])
+        frames[0].loop.sequence.read(frames[0])
 
 
 def observing(hooks: Hooks, owner: Any, name: str, function: Function) -> None:

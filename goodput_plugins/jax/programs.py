@@ -2,7 +2,8 @@
 
 ``jax.monitoring`` calls its listeners on the thread that does the work: a scalar when something starts,
 a duration when it ends (also when it failed). A program found in the cache reports, in between, how long
-the retrieval took: that stretch is told as a cache load. An error in a listener would reach the host's
+the retrieval took: that stretch is told as a cache load, with the compiling that it saved; one that was
+looked for and is not there is told as a miss. An error in a listener would reach the host's
 jitted call, so each runs under the guard.
 """
 
@@ -10,11 +11,12 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import Any
+from contextlib import suppress
+from typing import Any, cast
 
 import jax.monitoring
 
-from goodput_plugins.core.events import Activity
+from goodput_plugins.core.events import Activity, Fact
 from goodput_plugins.core.patching import Hooks
 from goodput_plugins.core.recorder import NullRecorder
 from goodput_plugins.jax.functions import thread
@@ -25,6 +27,8 @@ ACTIVITIES = {
     "/jax/core/compile/backend_compile_duration": Activity.COMPILE,
 }
 CACHE_RETRIEVAL = "/jax/compilation_cache/cache_retrieval_time_sec"
+CACHE_SAVED = "/jax/compilation_cache/compile_time_saved_sec"
+CACHE_MISS = "/jax/compilation_cache/cache_misses"
 
 
 class _Current(threading.local):
@@ -54,29 +58,37 @@ class Programs:
             duration = round(seconds * 1e9)
             start = self._recorder.now() - duration
             self._recorder.span(Activity.CACHE_LOAD, start, duration, name=self._current.program)
+        elif event == CACHE_SAVED:
+            self._recorder.fact(Fact.CACHE_SAVED, of=self._current.program, duration=max(0, round(seconds * 1e9)))
+
+    def happened(self, event: str, **told: Any) -> None:
+        """An event was recorded: the cache may lack the program that is being compiled."""
+        if event == CACHE_MISS:
+            self._recorder.fact(Fact.CACHE_MISS, of=self._current.program)
 
 
 def install_programs(hooks: Hooks) -> None:
     """Register the listeners; uninstalling removes them."""
-    programs = Programs(hooks.recorder)
-    scalar = functools.partial(hooks.guard, programs.begins)
-    duration = functools.partial(hooks.guard, programs.ends)
-    jax.monitoring.register_scalar_listener(scalar)
-    jax.monitoring.register_event_duration_secs_listener(duration)
-    hooks.at_close.append(lambda: _unregister(scalar, duration))
+    programs, monitoring = Programs(hooks.recorder), jax.monitoring
+    listeners = (
+        (programs.begins, monitoring.register_scalar_listener, monitoring.unregister_scalar_listener),
+        (
+            programs.ends,
+            monitoring.register_event_duration_secs_listener,
+            monitoring.unregister_event_duration_listener,
+        ),
+        (programs.happened, monitoring.register_event_listener, monitoring.unregister_event_listener),
+    )
+    for listen, register, unregister in listeners:
+        listener: Any = functools.partial(hooks.guard, cast(Any, listen))
+        register(listener)
+        hooks.at_close.append(functools.partial(_unregister, unregister, listener))
 
 
-def _unregister(scalar: Any, duration: Any) -> None:
+def _unregister(unregister: Any, listener: Any) -> None:
     # The host may have cleared all listeners meanwhile.
-    monitoring = jax.monitoring
-    for listener, unregister in (
-        (scalar, monitoring.unregister_scalar_listener),
-        (duration, monitoring.unregister_event_duration_listener),
-    ):
-        try:
-            unregister(listener)
-        except (AssertionError, ValueError):
-            continue
+    with suppress(AssertionError, ValueError):
+        unregister(listener)
 
 
 def _named(name: str | None) -> str | None:

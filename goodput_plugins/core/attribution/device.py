@@ -75,16 +75,24 @@ def on_device(called: list[int], done: list[int], pieces: Sequence[Piece], until
 
 
 def _handed(called: list[int], pieces: Sequence[Piece], until: int) -> list[int]:
-    """When each call handed its work over: at once, or when what it had to compile was compiled."""
+    """When each call handed its work over: at once, or when what it had to compile was compiled.
+
+    Where an evaluation still ran on the device, the work came to be done when that was over.
+    """
     compiling = [p for p in pieces if p.source[0] is Bucket.PROGRAM_STARTUP]
-    if not compiling:
+    evaluating = [p for p in pieces if p.source[0] is Bucket.CUSTOM]
+    if not compiling and not evaluating:
         return called
     starts = [p.start for p in compiling]
     handed = list(called)
+    for piece in evaluating:
+        step = bisect_left(called, piece.end) - 1
+        if step >= 0 and piece.start < called[step]:
+            handed[step] = piece.end
     steps = {bisect_right(called, p.start) - 1 for p in compiling}
     for step in steps - {-1}:
         limit = called[step + 1] if step + 1 < len(called) else until
-        moment, at = called[step], bisect_left(starts, called[step])
+        moment, at = handed[step], bisect_left(starts, called[step])
         while at < len(compiling) and starts[at] <= moment + CALL_GAP_NS and compiling[at].end <= limit:
             moment = compiling[at].end
             at += 1

@@ -1,0 +1,155 @@
+"""The one sequence of a loop's steps: which call begins the next step, and the number of each.
+
+Usually each call of the step function is a step. But a call may take several at once (``lax.scan`` over
+the steps), a step may take several calls (``optax.MultiSteps``), and a loop may have several step functions:
+
+- those that take turns (discriminator and generator) are one step, which begins with the first of them;
+- one that goes on with the counter of another (a warm-up, another task) takes steps of its own. Where no
+  counter tells, a function is taken for a part of the step before it until it is called twice in a row.
+
+The first number is read once, from what the first call is given; from there on steps are counted.
+"""
+
+from __future__ import annotations
+
+import math
+
+from goodput_plugins.core.recorder import NullRecorder
+from goodput_plugins.jax.functions import Frame, Function
+from goodput_plugins.jax.inputs import Counter, NumberSource, counter_among
+
+TRIES = 8
+"""How many calls are searched for a step number before it stays unknown."""
+
+
+class Sequence:
+    """Tells a recorder the steps that the calls of step functions amount to.
+
+    Attributes:
+        sources: further ways to find a step number among a call's inputs.
+        started: whether a step was told.
+        frames: the calls open on the thread that took the last step.
+    """
+
+    def __init__(self, recorder: NullRecorder) -> None:
+        self.sources: list[NumberSource] = []
+        self.started = False
+        self.frames: list[Frame] | None = None
+        self._recorder = recorder
+        self._next: int | None = None
+        self._ordinal = 0
+        self._tries = TRIES
+        self._leader: Function | None = None
+        self._partners: set[Function] = set()
+        self._guests: dict[Function, int] = {}
+
+    def read(self, frame: Frame) -> None:
+        """Read what a call's inputs count, as long as they can be read: it may give them away."""
+        function = frame.function
+        if function.counter is None and frame.start is not None and self._tries:
+            self._tries -= 1
+            function.counter = counter_among(frame.args, frame.kwargs, self.sources)
+
+    def step(self, frame: Frame) -> None:
+        """A step function is called: tell the step, unless the call belongs to the one that was told."""
+        assert frame.start is not None
+        function = frame.function
+        leader = function.leader
+        if leader is None:
+            leader = self._place(frame)
+        if leader is self._leader:
+            if self._guests:
+                self._partners.update(self._guests)
+                self._guests.clear()
+            count = self._begun(frame) if function.changes_count else 1
+            if count:
+                self.tell(frame.start, None, count)
+        elif leader not in self._partners:
+            self._meets_guest(leader, frame.start)
+        frame.ordinal = self._ordinal
+        self.frames = frame.among
+
+    def numbered(self, frame: Frame, number: int) -> None:
+        """A step function is called, and the loop says itself which step it takes."""
+        assert frame.start is not None
+        self.tell(frame.start, number)
+        frame.ordinal = self._ordinal
+        self.frames = frame.among
+
+    def tell(self, start: int, number: int | None, count: int = 1) -> None:
+        """A step, or ``count`` of them in one call, began then; where ``number`` is None it is the next."""
+        number = self._next if number is None else number
+        self._next = None if number is None else number + count
+        self.started = True
+        self._ordinal = self._recorder.step(number, at=start)
+
+    def late(self, function: Function, start: int) -> None:
+        """A call that was over before it was known to be a step."""
+        if self._leader is None:
+            self._lead(function)
+        self.tell(start, None)
+
+    def over(self, frame: Frame) -> None:
+        """A step's call is over: while it was traced it may have shown how many calls a step takes."""
+        function = frame.function
+        if function.calls_per_step != function.counted_by:
+            told = self._number_of(function, function.counted_by)
+            self._adopt(function)
+            function.micro_steps += 1
+            number = self._number_of(function, function.calls_per_step)
+            if number is not None:
+                if number != told:
+                    self._recorder.number(number)
+                self._next = number + 1
+
+    def _place(self, frame: Frame) -> Function:
+        """The first call of a step function: whose steps does it take?"""
+        function = frame.function
+        self.read(frame)
+        leader, counter = self._leader, function.counter
+        if leader is None:
+            return self._lead(function)
+        goes_on = counter is not None and self._next is not None and counter.value == self._next
+        function.leader = leader if goes_on else function
+        return function.leader
+
+    def _lead(self, function: Function) -> Function:
+        """The sequence's steps are this function's."""
+        self._leader = function.leader = function
+        self._adopt(function)
+        if self._next is None:
+            self._next = self._number_of(function, function.calls_per_step)
+        return function
+
+    def _meets_guest(self, guest: Function, start: int) -> None:
+        """A function that has not yet taken turns with the leader."""
+        first = self._guests.pop(guest, None)
+        if first is None:
+            self._guests[guest] = start
+            return
+        self._guests.clear()
+        self._leader = guest  # twice in a row: it takes steps of its own, and did so the first time
+        self.tell(first, None)
+        self.tell(start, None)
+
+    def _adopt(self, function: Function) -> None:
+        """Count a function's calls by what its inputs counted before."""
+        function.counted_by = function.calls_per_step
+        if function.counter is not None:
+            counter = function.counter
+            function.micro_steps = counter.micro_step if counter.in_steps else counter.value % function.counted_by
+
+    @staticmethod
+    def _number_of(function: Function, calls_per_step: int) -> int | None:
+        counter: Counter | None = function.counter
+        if counter is None:
+            return None
+        return counter.value if counter.in_steps else counter.value // calls_per_step
+
+    def _begun(self, frame: Frame) -> int:
+        """How many steps begin in this call."""
+        function = frame.function
+        calls, before = function.counted_by, function.micro_steps
+        function.micro_steps = after = before + function.steps_in(frame.args, frame.kwargs)
+        begun = math.ceil(after / calls) - math.ceil(before / calls)
+        return begun if self.started else max(1, begun)
