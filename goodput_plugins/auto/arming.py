@@ -153,7 +153,7 @@ class Arming:
                 f"there are: auto, off, {', '.join(self.known)}. Ignored; training goes on.",
             )
         for plugin in self.plugins:
-            if plugin.name in self.asked and not is_installed(plugin.library):
+            if plugin.name in self.asked and not any(map(is_installed, _libraries(plugin))):
                 say(
                     f"the plugin '{plugin.name}' was asked for, but {plugin.distribution} is not installed here.",
                     f"Run: pip install '{plugin.requirement}'",
@@ -171,15 +171,24 @@ class Arming:
 
 def _version(plugin: Plugin) -> str | None:
     """The version of the plugin's library, the cheap way if there is one; None if nothing tells."""
-    version = getattr(sys.modules.get(plugin.library), "__version__", None)
-    if isinstance(version, str):
-        return str(version)
+    used = {name: where for name, where in _libraries(plugin).items() if name in sys.modules} or _libraries(plugin)
+    for library in used:
+        version = getattr(sys.modules.get(library), "__version__", None)
+        if isinstance(version, str):
+            return str(version)
     from importlib import metadata
 
-    try:
-        return metadata.version(plugin.distribution)
-    except metadata.PackageNotFoundError:
-        return None
+    for distribution in used.values():
+        try:
+            return metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def _libraries(plugin: Plugin) -> dict[str, str]:
+    """The libraries that a plugin is for, each with its distribution."""
+    return {plugin.library: plugin.distribution, **dict(plugin.also)}
 
 
 def _function(where: str) -> Callable[..., Any]:

@@ -18,13 +18,15 @@ class Plugin:
         name: as ``GOODPUT_PLUGINS`` and reports spell it.
         distribution: what ``pip install`` calls the library.
         library: the module whose ``__version__`` is the library's.
+        also: other libraries that it is for, as ``(library, distribution)``: the same one by another name.
         since: the oldest version that is tested.
         before: the first version that does not work; None if none is known.
         hooks: for each module whose import triggers it, the function ``install(module, hooks)``.
-        sees: the buckets that a report may show once it is armed.
+        sees: the buckets that a report may show once it is armed; what it sees only in a job that turns out
+            to train with the library, the plugin tells itself.
     """
 
-    __slots__ = ("before", "distribution", "hooks", "library", "name", "sees", "since")
+    __slots__ = ("also", "before", "distribution", "hooks", "library", "name", "sees", "since")
 
     def __init__(
         self,
@@ -36,6 +38,7 @@ class Plugin:
         before: str | None = None,
         hooks: Mapping[str, str],
         sees: tuple[str, ...],
+        also: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self.name = name
         self.distribution = distribution
@@ -44,6 +47,7 @@ class Plugin:
         self.before = before
         self.hooks = hooks
         self.sees = sees
+        self.also = also
 
     def works_with(self, version: str) -> bool:
         """Whether a version of the library is one that it knows."""
@@ -113,8 +117,29 @@ TABLE = (
         distribution="torch",
         library="torch",
         since="2.9",
-        hooks={"torch.utils.data": "goodput_plugins.torch.install:install_data"},
+        hooks={
+            "torch": "goodput_plugins.torch.install:install_torch",
+            "torch.utils.data": "goodput_plugins.torch.install:install_data",
+            "torch._dynamo.callback": "goodput_plugins.torch.install:install_compiler",
+            "torch.distributed.checkpoint.logger": "goodput_plugins.torch.install:install_sharded",
+            "transformers.trainer": "goodput_plugins.torch.install:install_transformers",
+            "accelerate.accelerator": "goodput_plugins.torch.install:install_accelerate",
+        },
         sees=("DATA_LOADING_SYNC", "DATA_LOADING_ASYNC"),
+    ),
+    Plugin(
+        "lightning",
+        distribution="lightning",
+        library="lightning",
+        also=(("pytorch_lightning", "pytorch-lightning"), ("lightning_fabric", "lightning-fabric")),
+        since="2.5",
+        hooks={
+            "pytorch_lightning": "goodput_plugins.lightning.install:install_lightning",
+            "lightning.pytorch": "goodput_plugins.lightning.install:install_lightning",
+            "lightning_fabric.fabric": "goodput_plugins.lightning.install:install_fabric",
+            "lightning.fabric.fabric": "goodput_plugins.lightning.install:install_fabric",
+        },
+        sees=("TRAINING_PREP",),
     ),
 )
 

@@ -1,0 +1,114 @@
+"""The callback: Lightning calls it, it tells the trainer's :class:`~goodput_plugins.lightning.watch.Watch`.
+
+It has no state of its own: it can be pickled, reused and listed twice, and adds nothing to a checkpoint.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from goodput_plugins.core.errors import PluginUnavailable
+from goodput_plugins.lightning.twins import MODULES, in_use, twin
+
+REQUIREMENT = "lightning>=2.5"
+"""What to hand to ``pip install``; the plugin table says the same."""
+
+
+class GoodputCallback:
+    """Records the goodput of a ``Trainer``: ``Trainer(callbacks=[GoodputCallback()])``.
+
+    What is made is an instance of a subclass that is a ``Callback`` of the library that the script uses:
+    ``pytorch_lightning``, ``lightning.pytorch``, or both.
+
+    Raises:
+        PluginUnavailable: neither library is installed, or in a version that cannot be watched.
+    """
+
+    def __new__(cls) -> GoodputCallback:
+        """An instance of the subclass for the library in use."""
+        return object.__new__(_chosen() if cls is GoodputCallback else cls)
+
+    def __init__(self) -> None:
+        from goodput_plugins.lightning.install import by_hand
+
+        for library in in_use():
+            by_hand(library)
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Before anything runs; in a process that was spawned this is where it begins."""
+        from goodput_plugins.lightning.install import watch_of
+
+        watch = watch_of(trainer)
+        if watch is not None:
+            watch.guard(watch.set_up, trainer)
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """A batch has been fetched; it may begin a step."""
+        watch = getattr(trainer, "_goodput_watch", None)
+        if watch is not None:
+            watch.guard(watch.batch_begins, trainer)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """The work of a batch has been queued on the device."""
+        watch = getattr(trainer, "_goodput_watch", None)
+        if watch is not None and watch.device is not None:
+            watch.guard(watch.batch_ended, trainer)
+
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+        """A validation begins, or the sanity check."""
+        _tell(self, trainer, "evaluation_begins", "EVAL")
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """A validation ends, or the sanity check."""
+        _tell(self, trainer, "evaluation_ended", "EVAL")
+
+    def on_test_start(self, trainer: Any, pl_module: Any) -> None:
+        """A test begins."""
+        _tell(self, trainer, "evaluation_begins", "TEST")
+
+    def on_test_end(self, trainer: Any, pl_module: Any) -> None:
+        """A test ends."""
+        _tell(self, trainer, "evaluation_ended", "TEST")
+
+    def on_predict_start(self, trainer: Any, pl_module: Any) -> None:
+        """A prediction begins."""
+        _tell(self, trainer, "evaluation_begins", "PREDICT")
+
+    def on_predict_end(self, trainer: Any, pl_module: Any) -> None:
+        """A prediction ends."""
+        _tell(self, trainer, "evaluation_ended", "PREDICT")
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Something was raised that ends what the trainer does."""
+        _tell(self, trainer, "failed", exception)
+
+
+def _tell(callback: GoodputCallback, trainer: Any, method: str, *args: Any) -> None:
+    """Tell the trainer's watch, unless another callback of ours in its list does."""
+    watch = getattr(trainer, "_goodput_watch", None)
+    if watch is None:
+        return
+    first = next((known for known in trainer.callbacks if isinstance(known, GoodputCallback)), None)
+    if first is callback:
+        watch.guard(getattr(watch, method), trainer, *args)
+
+
+def _chosen() -> type[GoodputCallback]:
+    """The subclass for the libraries that are imported; if none is yet, for those that are installed."""
+    libraries = in_use() or [library for library in MODULES if _can_be_imported(library)]
+    if not libraries:
+        raise PluginUnavailable(
+            "goodput_plugins.lightning needs Lightning, which cannot be imported here. "
+            f"Run: pip install '{REQUIREMENT}'"
+        )
+    return twin(*libraries)
+
+
+def _can_be_imported(library: str) -> bool:
+    from importlib import import_module
+
+    try:
+        import_module(library)
+    except ImportError:
+        return False
+    return True
