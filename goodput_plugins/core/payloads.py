@@ -37,7 +37,7 @@ def translate(payload: Mapping[str, Any], written: int = UNKNOWN) -> Iterator[Ev
     if "event_type" in payload:
         yield from _orbax(payload, written)
     elif "step_start_time" in payload:
-        yield Event(Kind.STEP, _time(payload["step_start_time"]), 0, _step(payload.get("step_count")))
+        yield Event(Kind.STEP, _time(payload["step_start_time"]), 0, step_number(payload.get("step_count")))
     elif "job_start_time" in payload:
         yield Event(Kind.START, _time(payload["job_start_time"]))
     elif "job_end_time" in payload:
@@ -72,7 +72,7 @@ def _orbax(payload: Mapping[str, Any], written: int) -> Iterator[Event]:
         raise NotUnderstood("unknown event_type")
     blocking = ("checkpoint_manager_blocking", "checkpointer_blocking")
     pairs = blocking if kind == "save" else ("checkpoint_manager", "checkpointer")
-    step = _step(payload.get("step"))
+    step = step_number(payload.get("step"))
     activity = Activity.SAVE if kind == "save" else Activity.RESTORE
     for prefix in pairs:
         start, took = payload.get(f"{prefix}_start_time"), payload.get(f"{prefix}_duration_secs")
@@ -101,7 +101,8 @@ def _time(value: Any) -> int:
     return whole * 1_000_000_000 + round((value - whole) * 1_000_000_000)
 
 
-def _step(value: Any) -> int | None:
+def step_number(value: Any) -> int | None:
+    """A step's number, which some clients tell as a float; None if it is none."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if type(value) is int and is_number(value) else None

@@ -44,6 +44,8 @@ class Place:
         self._started = started
         self._lock = NameLock()
         self._new: list[Path] = []
+        self._old: list[Path] = []
+        self._called = ""
 
     def journal(self, rank: int | None) -> Journal | None:
         """A journal with its header and start; None, said once, where there can be none."""
@@ -83,6 +85,19 @@ class Place:
         )
         return False
 
+    def is_called(self, name: str) -> bool:
+        """Whether the run has this name, or had it until another process turned out to hold it."""
+        return name in (self.run, self._called)
+
+    def call(self, name: str) -> None:
+        """The run has this name from here on."""
+        self.run = self._called = name
+        self._old = self._new
+
+    def tidy(self) -> None:
+        """Remove the folders that were made for the name before, unless others use them."""
+        _remove(self._old)
+
     def release(self) -> None:
         """Let others have the name."""
         self._lock.release()
@@ -90,11 +105,8 @@ class Place:
     def leave(self) -> None:
         """Let others have the name, and remove the folders that were made for it unless others use them."""
         self.release()
-        for folder in self._new:
-            try:
-                folder.rmdir()
-            except OSError:
-                return
+        _remove(self._new)
+        _remove(self._old)
 
     def _folder(self, run: str) -> Path:
         return rundir.run_dir(run, rundir.root(self._environ, folder=self._begun_in))
@@ -117,3 +129,14 @@ class Place:
             return Journal(path, header, most=most)
         except FileNotFoundError:  # another process of the job removed the empty folder meanwhile
             return Journal(path, header, most=most)
+
+
+def _remove(folders: list[Path]) -> None:
+    """Remove these folders, innermost first, up to the first that is not empty."""
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return

@@ -85,6 +85,9 @@ class NullRecorder:
     def step(self, number: int | None = None, *, at: int | None = None) -> int:
         return 0
 
+    def step_by_hand(self, number: int | None = None, *, at: int | None = None) -> int:
+        return 0
+
     def number(self, step: int, *, name: str | None = None) -> None:
         pass
 
@@ -138,6 +141,8 @@ class Recorder(NullRecorder):
         self.write = write
         self.now = clock  # type: ignore[method-assign]
         self.steps = 0
+        self.by_hand = False
+        """The script tells its steps itself, so what hooks take for steps are none."""
         self._on_training: Callable[[], None] | None = on_training
         self._on_rank = on_rank
         self._here = _Here(count(1))
@@ -244,6 +249,8 @@ class Recorder(NullRecorder):
         Returns:
             Its ordinal in this attempt, from 0, as :meth:`device_done` takes it.
         """
+        if self.by_hand:
+            return max(0, self.steps - 1)
         now = self.now() if at is None else at
         if type(number) is not int:
             number = whole(number)
@@ -254,8 +261,18 @@ class Recorder(NullRecorder):
             self._begin_run(now, ordinal, number)
         return ordinal
 
+    def step_by_hand(self, number: int | None = None, *, at: int | None = None) -> int:
+        """The same, told by the script itself: from here on what hooks take for a step is part of this one."""
+        self.by_hand = False
+        try:
+            return self.step(number, at=at)
+        finally:
+            self.by_hand = True
+
     def number(self, step: int, *, name: str | None = None) -> None:
         """The step that started last has this number; ``name`` says by whose count, if not the loop's own."""
+        if self.by_hand:
+            return
         self._event(Kind.NUMBER, step, name=name)
 
     def device_done(self, ordinal: int, at: int) -> None:

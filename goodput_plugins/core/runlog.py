@@ -139,7 +139,8 @@ class Life:
 
     Attributes:
         id: what its journal is called; in a foreign log, its place.
-        start: when the operating system created the process, ns since the epoch.
+        start: when the operating system created the process, or what the script told of an earlier
+            start of the job; ns since the epoch.
         events: what was told, in any order.
         foreign: read from entries that name no process.
         steps: what was told of steps and is not among the events.
@@ -153,7 +154,9 @@ class Life:
 
     def add(self, events: Iterable[Event]) -> None:
         """Take in events in the order of a journal's lines."""
-        self.events += [event for event in events if not self.steps.add(event)]
+        told = [event for event in events if not self.steps.add(event)]
+        self.start = min([self.start, *(event.time for event in told if event.kind is Kind.START)])
+        self.events += told
 
 
 @dataclass

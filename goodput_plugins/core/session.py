@@ -80,6 +80,17 @@ class Session:
         self._ended = threading.Event()
         self._heart: threading.Thread | None = None
 
+    def call_run(self, name: str) -> None:
+        """The script itself names the run; $GOODPUT_RUN_NAME, where it is set, still wins."""
+        if self.state is State.OVER or not name or env.RUN_NAME.read(self._environ) or self._place.is_called(name):
+            return
+        if self.state is State.RECORDING:
+            say(f"this process records the run '{self._place.run}' already; what is recorded for '{name}' joins it.")
+            return
+        self._place.call(name)
+        if self.state is State.STARTING:
+            self._guard(self._move)
+
     def close(self) -> None:
         """The process ends now: stop what plugins run, write how it ended, close the journal."""
         end = Guard("session")(self._end)
@@ -171,12 +182,14 @@ class Session:
     def _move(self) -> None:
         """Begin the journal again under the run's new name."""
         old, self.journal = self.journal, self._place.journal(self._rank)
+        copies, self._copies = self._copies, Held()
         if self.journal is None:
             self._drop_all()
         else:
-            self._copies.release(self.journal.write)
+            copies.release(self._start)
         if old is not None:
             old.remove()
+        self._place.tidy()
 
     def _start_heart(self) -> threading.Thread | None:
         heart = threading.Thread(target=self._guard, args=(self._beat,), name="goodput-heartbeat", daemon=True)

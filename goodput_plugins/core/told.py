@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from goodput_plugins.core.events import Activity, Event, Kind, is_number
-from goodput_plugins.core.payloads import LATEST, NotUnderstood, translate
+from goodput_plugins.core.payloads import LATEST, NotUnderstood, step_number, translate
 from goodput_plugins.core.runlog import UNKNOWN, column
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -76,9 +76,10 @@ class Told:
             return False
         if key == "step_start_time":
             numbers = [payload.get("step_count") for payload in payloads]
-            if not {int}.issuperset(map(type, numbers)) or not all(map(is_number, numbers)):
+            whole = numbers if {int}.issuperset(map(type, numbers)) else list(map(step_number, numbers))
+            if not all(map(is_number, whole)):
                 return False
-            self.numbers.extend(filter(is_number, numbers))
+            self.numbers.extend(filter(is_number, whole))
             self.steps.extend(times, written)
         else:
             (self.begins if key == "data_loading_start_time" else self.ends).extend(times, written)

@@ -167,6 +167,13 @@ class Ledger:
         usual = (at for at in range(1, len(self.nets) - 1) if at not in self.weights)
         return (self.nets[at] // self.stride for at in usual)
 
+    def numbered_steps(self) -> Iterator[tuple[int, int]]:
+        """The number and the time of each step that :meth:`step_times` tells."""
+        told = self.device.sampled if self.device is not None else None
+        for at in range(1, len(self.nets) - 1):
+            if (told[at] and told[at - 1]) if told is not None else at not in self.weights:
+                yield self.numbers[at], self.nets[at] // self.stride
+
     def sample(self) -> list[int]:
         """The step times that the attempt's ideal is made of: its first ones."""
         return list(islice(self.step_times(), JUDGED - 1))

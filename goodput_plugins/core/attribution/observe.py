@@ -279,7 +279,7 @@ class _Watch:
                 seen.facts.append((event.name or "", str(event.data or "?"), event.duration or 0))
             case Kind.NOTICE:
                 seen.noticed = True
-            case Kind.END:
+            case Kind.END if seen.foreign or seen.end is None or _went_on(seen, seen.end):
                 seen.end = event
             case Kind.PLUGIN:
                 data = event.data if isinstance(event.data, dict) else {}
@@ -297,11 +297,16 @@ class _Watch:
 
     def close(self) -> None:
         seen = self.seen
-        if seen.end is not None and seen.times and seen.end.time < seen.times[-1]:
-            seen.end = None  # it went on, so that was not its end
+        if seen.end is not None and _went_on(seen, seen.end):
+            seen.end = None
         for interval in seen.intervals:
             interval.end = _believed_end(interval, seen.times)
         _part_waits(seen)
+
+
+def _went_on(seen: Observed, end: Event) -> bool:
+    """Whether steps show that this was not the end."""
+    return bool(seen.times) and end.time < seen.times[-1]
 
 
 def _believed_end(interval: Interval, steps: Sequence[int]) -> int | None:
