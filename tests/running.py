@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -18,6 +19,13 @@ def steps_of(run: Event) -> list[Event]:
     steps = Steps()
     steps.add(run)
     return [Event(Kind.STEP, at, run.thread, number) for at, number in zip(steps.times, steps.numbers, strict=True)]
+
+
+def reported(path: Path) -> dict[str, Any]:
+    """What ``goodput report --json`` says of a run."""
+    command = [sys.executable, "-m", "goodput_plugins", "report", str(path), "--json"]
+    report: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    return report
 
 
 @dataclass

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from goodput_plugins.core.guard import Guard
@@ -86,16 +87,20 @@ class Exits:
 
 
 class _Witness:
-    """Rides on an exception and tells when that is dropped."""
+    """Rides on an exception and tells when that is dropped, if need be after all modules are gone."""
 
     __slots__ = ("_tell",)
 
     def __init__(self, tell: Callable[[int, bool], None]) -> None:
         self._tell = tell
 
-    def __del__(self) -> None:
-        runs = sys._getframe().f_back is not None or threading.current_thread() is not threading.main_thread()
-        self._tell(id(self), not runs)
+    def __del__(
+        self,
+        frame: Callable[[], FrameType] = sys._getframe,
+        here: Callable[[], int] = threading.get_ident,
+        main: int | None = threading.main_thread().ident,
+    ) -> None:
+        self._tell(id(self), frame().f_back is None and here() == main)
 
 
 class _Exit:

@@ -1,0 +1,117 @@
+"""Small real training loops, one for each plugin; each returns what it has computed, to the last bit."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def digest(values: Any) -> str:
+    """The bits of every array in a tree."""
+    import jax
+    import numpy as np
+
+    return hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(values))).hexdigest()
+
+
+def with_jax(folder: Path) -> str:
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    optimizer = optax.sgd(0.1, momentum=0.9)
+
+    @jax.jit
+    def train_step(params: Any, state: Any, x: Any) -> Any:
+        loss, gradients = jax.value_and_grad(lambda p: ((x @ p) ** 2).mean())(params)
+        updates, state = optimizer.update(gradients, state)
+        return optax.apply_updates(params, updates), state, loss
+
+    x = jax.random.normal(jax.random.key(0), (16, 8))
+    params = jnp.ones(8)
+    state = optimizer.init(params)
+    for number in range(4):
+        with jax.profiler.StepTraceAnnotation("train", step_num=number):
+            params, state, loss = train_step(params, state, x)
+    with contextlib.suppress(TypeError):
+        train_step(params, state, "no array")
+    compiled = train_step.lower(params, state, x).compile()
+    return digest([compiled(params, state, x), loss, train_step.eval_shape(params, state, x)[2].shape])
+
+
+def with_flax(folder: Path) -> str:
+    import flax.linen
+    import flax.nnx
+    import jax
+    import optax
+    from flax.training.train_state import TrainState
+
+    x = jax.random.normal(jax.random.key(0), (4, 3))
+    model = flax.linen.Dense(2)
+    variables = model.init(jax.random.key(1), x)
+    train = TrainState.create(apply_fn=model.apply, params=variables["params"], tx=optax.sgd(0.1))
+
+    @jax.jit
+    def train_step(train: Any) -> Any:
+        gradients = jax.grad(lambda p: (train.apply_fn({"params": p}, x) ** 2).mean())(train.params)
+        return train.apply_gradients(grads=gradients)
+
+    for _ in range(3):
+        train = train_step(train)
+
+    linear = flax.nnx.Linear(3, 2, rngs=flax.nnx.Rngs(0))
+    optimizer = flax.nnx.Optimizer(linear, optax.sgd(0.1), wrt=flax.nnx.Param)
+
+    @flax.nnx.jit
+    def nnx_step(linear: Any, optimizer: Any) -> None:
+        optimizer.update(linear, flax.nnx.grad(lambda model: (model(x) ** 2).mean())(linear))
+
+    for _ in range(2):
+        nnx_step(linear, optimizer)
+    return digest([train.params, flax.nnx.state(linear)])
+
+
+def with_orbax(folder: Path) -> str:
+    import jax.numpy as jnp
+    import orbax.checkpoint as ocp
+
+    state = {"w": jnp.arange(6.0)}
+    seen: list[Any] = []
+    with ocp.CheckpointManager(folder / "managed", options=ocp.CheckpointManagerOptions(max_to_keep=2)) as manager:
+        for step in range(3):
+            seen.append(manager.save(step, args=ocp.args.StandardSave({"w": state["w"] + step})))
+        manager.wait_until_finished()
+        seen += [manager.all_steps(), manager.restore(None, args=ocp.args.StandardRestore(state))]
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(folder / "direct", state)
+        checkpointer.wait_until_finished()
+        seen.append(checkpointer.restore(folder / "direct"))
+    return digest(seen)
+
+
+def with_torch(folder: Path) -> str:
+    import torch
+
+    torch.manual_seed(0)
+    data = torch.utils.data.TensorDataset(torch.randn(32, 4), torch.randn(32, 1))
+    loader = torch.utils.data.DataLoader(data, batch_size=8, shuffle=True)
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        for x, y in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(model(x), y).backward()
+            optimizer.step()
+    return hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
+
+
+LOOPS: dict[str, Callable[[Path], str]] = {
+    "jax": with_jax,
+    "flax": with_flax,
+    "orbax": with_orbax,
+    "torch": with_torch,
+}
+"""For each plugin a loop that enters every hook of it."""
