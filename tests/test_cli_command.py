@@ -287,3 +287,34 @@ def test_json_needs_no_rich() -> None:
 
 def _environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "PYTHONIOENCODING": "utf-8", **more}
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "15"])
+def test_a_terminal_that_says_it_has_no_columns_gets_a_report(columns: str, tmp_path: Path) -> None:
+    export = Path(__file__).parent / "cases" / "rollback.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "goodput_plugins", "report", str(export)],
+        env={**os.environ, "COLUMNS": columns},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert "goodput" in done.stdout
+
+
+def test_output_that_cannot_be_written_is_told_in_a_sentence(tmp_path: Path) -> None:
+    export = Path(__file__).parent / "cases" / "rollback.json"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "goodput_plugins", "report", str(export)],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    assert "cannot be written" in done.stderr and "Traceback" not in done.stderr

@@ -36,7 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = arguments.parse(sys.argv[1:] if argv is None else argv, now=time.time_ns())
         code: int = options.command(options)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except SystemExit as usage:
         return int(usage.code or 0)
     except BrokenPipeError:
@@ -45,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except GoodputError as error:
         return _failed(f"{error}")
+    except OSError as error:
+        return _failed(f"the report cannot be written or its data read ({error}).")
     except Exception as error:
         if environ.DEBUG.read() not in ("", "0"):
             traceback.print_exc()

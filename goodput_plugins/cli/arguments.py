@@ -15,6 +15,10 @@ RUN_OR_PATH is a run's name, its directory, a journal, or entries exported with
 `gcloud logging read --format=json`; without it, the newest run below $GOODPUT_DIR (./goodput).
 A time T is ISO 8601 (2026-11-29T08:00, UTC unless it says otherwise), seconds since the epoch,
 or so long ago (-90s, -1h30m, -2d)."""
+_EXPORT = """Print a run as log entries, one JSON object a line.
+
+ml-goodput: the payloads of Google's ML Goodput Measurement library and of Orbax's cloud logger.
+docs/google-library.md says what they cannot tell."""
 _TIMES = ("--as-of", "--from", "--to")
 
 
@@ -32,6 +36,7 @@ def parse(argv: Sequence[str], *, now: int) -> argparse.Namespace:
     parser.add_argument("--version", action=_Version)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_report(commands, now)
+    _add_export(commands, now)
     return parser.parse_args(_join_relative_times(argv))
 
 
@@ -53,6 +58,26 @@ def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser], n
     parser.add_argument("--generation", type=_natural, metavar="N", help="another generation than the newest")
     parser.add_argument("--ideal", type=_nanoseconds, metavar="SECONDS", help="the ideal step time, if it is known")
     parser.set_defaults(command=lambda options: _checked(parser, options, now))
+
+
+def _add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser], now: int) -> None:
+    parser = commands.add_parser(
+        "export",
+        help="print a run as log entries",
+        description=_EXPORT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("target", nargs="?", metavar="RUN_OR_PATH", help="what to print")
+    parser.add_argument("--format", choices=["ml-goodput"], default="ml-goodput", help="the form of the entries")
+    parser.add_argument("--run", metavar="NAME", help="one job of an export that holds several")
+    parser.set_defaults(command=lambda options: _exported(options, now))
+
+
+def _exported(options: argparse.Namespace, now: int) -> int:
+    from goodput_plugins.cli import export
+
+    return export.run(options, now=now)
 
 
 def _checked(parser: argparse.ArgumentParser, options: argparse.Namespace, now: int) -> int:

@@ -18,6 +18,9 @@ from goodput_plugins.core.reading import read
 from goodput_plugins.core.report import Report
 from goodput_plugins.core.runlog import RunLog
 
+NARROWEST = 40
+"""Fewer columns hold no report, and some systems say 0: then the terminal breaks the lines."""
+
 
 def run(options: Namespace, *, now: int, usage_error: Callable[[str], NoReturn]) -> int:
     """Report on one run, or list several.
@@ -29,7 +32,7 @@ def run(options: Namespace, *, now: int, usage_error: Callable[[str], NoReturn])
     """
     path = path_of(options.target)
     with working(f"reading {path}"), _without_collector():
-        logs = _chosen(read(path), options.run, str(path))
+        logs = chosen(read(path), options.run, str(path))
         if options.json and len(logs) > 1:
             usage_error(f"{path} holds {len(logs)} jobs ({_names(logs)}); choose one with --run NAME")
         reports = [_calculated(log, options, now) for log in logs]
@@ -52,7 +55,7 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _chosen(logs: list[RunLog], name: str | None, source: str) -> list[RunLog]:
+def chosen(logs: list[RunLog], name: str | None, source: str) -> list[RunLog]:
     if not logs:
         raise UnusableData(f"{source} holds no run.")
     chosen = [log for log in logs if name in (None, log.run)]
@@ -78,6 +81,7 @@ def _draw(reports: list[Report]) -> None:
     from goodput_plugins.cli.render import show, show_several
 
     console = Console(file=sys.stdout)
+    console.width = max(console.width, NARROWEST)
     if len(reports) == 1:
         show(reports[0], console)
     else:

@@ -13,6 +13,8 @@ from goodput_plugins.core.errors import UnusableData
 def path_of(target: str | None) -> Path:
     """The path that ``target`` means: itself, or a run of that name; without one the newest run.
 
+    A script's name is enough where one run is called so: ``digits`` for ``digits-3f2a``.
+
     Raises:
         UnusableData: there is nothing of that name.
     """
@@ -26,6 +28,9 @@ def path_of(target: str | None) -> Path:
         return named
     if os.sep in target:
         raise UnusableData(f"{target} does not exist.")
+    begun = [path for path in _folders(below) if rundir.decode(path.name).startswith(f"{target}-")]
+    if len(begun) == 1:
+        return begun[0]
     raise UnusableData(f"there is no file {target} here, and no run {target} below {below}{_hint(target, below)}.")
 
 
@@ -40,7 +45,12 @@ def _newest(below: Path) -> Path:
     )
 
 
+def _folders(below: Path) -> list[Path]:
+    return sorted(path for path in below.iterdir() if path.is_dir()) if below.is_dir() else []
+
+
 def _hint(target: str, below: Path) -> str:
-    names = [rundir.decode(path.name) for path in below.iterdir() if path.is_dir()] if below.is_dir() else []
-    close = difflib.get_close_matches(target, names, n=3)
+    """The runs whose names are like it: those that begin with it, else those that are spelled alike."""
+    names = [rundir.decode(path.name) for path in _folders(below)]
+    close = [name for name in names if name.startswith(target)][:5] or difflib.get_close_matches(target, names, n=3)
     return f" (there is {', '.join(close)})" if close else ""

@@ -98,11 +98,15 @@ def _choose(log: RunLog, generations: list[Generation], wanted: int | None, unti
 
 
 def _unknown(generation: Generation, spent: Breakdown) -> frozenset[Bucket]:
-    """Buckets that nothing armed could have seen."""
+    """Buckets that nothing armed could have seen.
+
+    Waits for data are known only where one was seen: an armed loader hook that never saw its loader
+    run says nothing of another loader.
+    """
     seen = {
         bucket
         for attempt in generation.attempts
-        for bucket in attempt.seen.sees
+        for bucket in (attempt.seen.sees - {Bucket.DATA_LOADING_SYNC.value, Bucket.DATA_LOADING_ASYNC.value})
         | {OWNER_OF[i.activity][0].value for i in chain(attempt.seen.intervals, attempt.seen.elsewhere)}
         | ({Bucket.DATA_LOADING_SYNC.value} if attempt.seen.saw_waits else set())
     }

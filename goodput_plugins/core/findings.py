@@ -13,10 +13,8 @@ from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.core.events import Activity, Fact
 from goodput_plugins.core.report import Breakdown, Finding
 
-SHORTEST_HANG_NS = 1_000_000_000
-"""A process that was alive for less than this before it died did not hang."""
 NAMED = 3
-"""A finding names so many functions."""
+"""How many functions a finding names."""
 WORTH_TELLING = 0.01
 """Everyday badput is a finding from this share of the elapsed time on."""
 
@@ -54,7 +52,7 @@ def _disruptions(generation: Generation, spent: Breakdown) -> Iterator[Finding]:
         text = f"{_count(steps, 'step')} were rolled back and done again. Saving more often loses less."
         yield Finding("wasted-progress", wasted, text)
     hang = spent.detail(Bucket.INFRASTRUCTURE_RECOVERY).get("HANG", 0)
-    if hang > SHORTEST_HANG_NS:
+    if hang:
         text = "The process was alive but took no step before it ended: a hang, most likely in a collective."
         yield Finding("hang", hang, text)
     gap = spent[Bucket.INFRASTRUCTURE_RECOVERY] - hang
@@ -69,8 +67,10 @@ def _disruptions(generation: Generation, spent: Breakdown) -> Iterator[Finding]:
 def _steps(generation: Generation, spent: Breakdown) -> Iterator[Finding]:
     slow = spent.detail(Bucket.OTHER).get("SLOW_STEP", 0)
     if slow:
-        count = sum(len(ledger.slow) for ledger in generation.ledgers)
-        text = f"{_count(count, 'step')} took far longer than the ideal; none of our hooks saw why."
+        stuck = [(ns, ledger.numbers[at]) for ledger in generation.ledgers for at, ns in ledger.slow.items()]
+        worst = ", ".join(str(number) for _, number in sorted(sorted(stuck, reverse=True)[:3], key=lambda s: s[1]))
+        among = "" if len(stuck) <= 3 else " among them"
+        text = f"{_count(len(stuck), 'step')} took far longer than the ideal ({worst}{among}); no hook saw why."
         yield Finding("slow-steps", slow, text)
     last = generation.ledgers[-1]
     open_step = last.slow.get(len(last.begins) - 1) if last.attempt.exit == "running" else None

@@ -7,7 +7,9 @@ read, and what cannot is told in the log's notes. What is no journal at all is
 
 from __future__ import annotations
 
+import glob
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +31,7 @@ def read(path: Path) -> list[RunLog]:
         UnusableData: there is nothing there that can be used; the text says what was found.
     """
     if path.is_dir():
-        return [_read_directory(path)]
+        return _read_directory(path)
     try:
         with path.open("rb") as file:
             is_export = _header(file.peek()) is None
@@ -40,24 +42,33 @@ def read(path: Path) -> list[RunLog]:
     except OSError as error:
         raise UnusableData(f"{path}: cannot be read ({error.strerror}).") from None
     if logs is None:
-        log = _merged([read_journal(path, data)])
-        return [log] if log is not None else []
+        journal = read_journal(path, data)
+        segments = _segments_of(path)
+        return _merged([journal] if len(segments) < 2 else _usable(segments, []))
     if not logs:
         raise UnusableData(f"{path}: holds no goodput events, neither ours nor of ml-goodput-measurement.")
     return logs
 
 
-def _read_directory(path: Path) -> RunLog:
+def _read_directory(path: Path) -> list[RunLog]:
     files = sorted(path.glob("*.jsonl"), key=_by_segment)
     if not files:
         raise UnusableData(f"{path}: holds no journals (*.jsonl); is this the directory of a run?")
     faults: list[UnusableData] = []
-    log = _merged(_usable(files, faults))
-    if log is None:
+    logs = _merged(_usable(files, faults))
+    if not logs:
         raise faults[0]
-    for left_out in faults:
-        log.note("unusable-journal", f"Left out: {left_out}")
-    return log
+    for log in logs:
+        for left_out in faults:
+            log.note("unusable-journal", f"Left out: {left_out}")
+    return logs
+
+
+def _segments_of(path: Path) -> list[Path]:
+    """The files of an attempt, of which ``path`` is one, in order."""
+    attempt = _by_segment(path)[0]
+    beside = path.parent.glob(f"{glob.escape(attempt)}*.jsonl")
+    return sorted((file for file in beside if _by_segment(file)[0] == attempt), key=_by_segment)
 
 
 def _by_segment(path: Path) -> tuple[str, str]:
@@ -164,36 +175,57 @@ def _check_order(path: Path, events: list[Event]) -> None:
             newest[key] = max(before, event.time)
 
 
-def _merged(journals: Iterable[JournalFile]) -> RunLog | None:
-    """One log of the primary process's journals, rotated files of one life joined; None if there is no journal.
+def _merged(journals: Iterable[JournalFile]) -> list[RunLog]:
+    """The logs of these journals' runs, by name."""
+    runs: dict[str, _Run] = {}
+    for journal in journals:
+        name = journal.header["run"]
+        runs.setdefault(name, _Run(name)).add(journal)
+    return [run.log() for _, run in sorted(runs.items())]
+
+
+class _Run:
+    """The journals of one run, as they come; rotated files of one life are joined.
 
     A journal's events are put into columns before the next is read: they take a tenth of the memory.
     """
-    log: RunLog | None = None
-    lives: dict[str, Life] = {}
-    others: set[str] = set()
-    segments: dict[str, set[int]] = {}
-    torn = lost = 0
-    for at, journal in enumerate(journals):
-        log = log or RunLog(journal.header["run"])
-        torn += journal.torn
-        lost += journal.lost
-        key = str(journal.header.get("attempt", at))
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lives: dict[str, Life] = {}
+        self.others: set[str] = set()
+        """The lives of processes that are not the primary one."""
+        self.segments: defaultdict[str, set[int]] = defaultdict(set)
+        self.torn = self.lost = 0
+
+    def add(self, journal: JournalFile) -> None:
+        """Take in a journal."""
+        key = str(journal.header.get("attempt", len(self.lives)))
+        number = journal.header.get("segment", 0)
+        self.segments[key].add(number if type(number) is int else 0)
+        self.torn += journal.torn
+        self.lost += journal.lost
         if any(event.kind is Kind.RANK and event.step for event in journal.events):
-            others.add(key)
-        segments.setdefault(key, set()).add(number if type(number := journal.header.get("segment", 0)) is int else 0)
-        lives.setdefault(key, Life(key, journal.header["start"], [])).add(journal.events)
-    if log is not None:
-        primary = [life for key, life in lives.items() if key not in others]
+            self.others.add(key)
+        self.lives.setdefault(key, Life(key, journal.header["start"], [])).add(journal.events)
+
+    def log(self) -> RunLog:
+        """The primary process's lives, and what could not be read of them."""
+        log = RunLog(self.name)
+        primary = [life for key, life in self.lives.items() if key not in self.others]
         log.lives = sorted(primary, key=lambda life: (life.start, life.id))
-        if torn:
-            text = f"{torn} lines could not be read and were left out; a crash can tear a journal's last one."
+        if self.torn:
+            text = f"{_lines(self.torn)} could not be read and left out; a crash can tear a journal's last one."
             log.note("torn-lines", text)
-        if lost:
-            text = f"{lost} pieces could not be written when they were told: the disk was full or refused them."
+        if self.lost:
+            text = f"{self.lost} pieces could not be written when they were told: the disk was full or refused them."
             log.note("lost-lines", text)
-        missing = sum(max(found) + 1 - len(found) for key, found in segments.items() if key not in others)
+        missing = sum(max(found) + 1 - len(found) for key, found in self.segments.items() if key not in self.others)
         if missing:
             text = f"{missing} segments of journals were deleted; what they told counts as preparation."
             log.note("missing-segments", text)
-    return log
+        return log
+
+
+def _lines(count: int) -> str:
+    return "1 line" if count == 1 else f"{count} lines"

@@ -16,7 +16,11 @@ STUCK_NS = 100_000_000
 BURSTS = 5
 """A host that blocks now and then does so at least that often."""
 
+SHORTEST_HANG_NS = 1_000_000_000
+"""A process that was alive for less than this before it died did not hang."""
+
 HANG: Source = (Bucket.INFRASTRUCTURE_RECOVERY, "HANG")
+RECOVERY: Source = (Bucket.INFRASTRUCTURE_RECOVERY, None)
 
 
 def judge(ledger: Ledger, ideal: int | None, following: Attempt | None) -> None:
@@ -36,6 +40,8 @@ def judge(ledger: Ledger, ideal: int | None, following: Attempt | None) -> None:
     _judge_stuck(ledger)
     _judge_last(ledger, following)
     _judge_first(ledger)
+    if ledger.rest == HANG and ledger.own[-1] - (ledger.last_owns or 0) < SHORTEST_HANG_NS:
+        ledger.rest = RECOVERY
 
 
 def _judge_waits(ledger: Ledger) -> None:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from goodput_plugins.core.attribution.activities import Piece
 from goodput_plugins.core.attribution.generations import Attempt, is_disruption
+from goodput_plugins.core.attribution.judge import RECOVERY
 from goodput_plugins.core.attribution.ledger import HOST_GAP, WAIT, Ledger
 from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.core.report import Source
@@ -24,7 +25,6 @@ WASTED: Source = (Bucket.WASTED_PROGRESS, None)
 PREPARATION: Source = (Bucket.TRAINING_PREP, None)
 FIRST_STEP: Source = (Bucket.PROGRAM_STARTUP, "FIRST_STEP")
 SLOW_STEP: Source = (Bucket.OTHER, "SLOW_STEP")
-RECOVERY: Source = (Bucket.INFRASTRUCTURE_RECOVERY, None)
 EXCLUDED: Source = (Bucket.EXCLUDED, None)
 
 
