@@ -14,11 +14,13 @@ import pytest
 
 from goodput_plugins.core import exports
 from goodput_plugins.core.calculator import calculate
+from goodput_plugins.core.compact import entries as compact_entries
 from goodput_plugins.core.errors import UnusableData
+from goodput_plugins.core.events import SCHEMA, Event, Kind, encode
 from goodput_plugins.core.foreign import read_entries
 from goodput_plugins.core.reading import read
 from goodput_plugins.core.report import Report
-from goodput_plugins.core.runlog import RunLog
+from goodput_plugins.core.runlog import Life, RunLog
 
 LATER = 4_000_000_000_000_000_000
 CASES = Path(__file__).with_name("cases")
@@ -131,6 +133,16 @@ def test_what_cannot_be_understood_is_counted_and_named(parser: str, tmp_path: P
     )
 
 
+def test_a_job_of_which_nothing_is_understood_is_no_run(parser: str, tmp_path: Path) -> None:
+    nothing = [{"jsonPayload": {"job_name": "empty", "hello": at}} for at in range(3)]
+    path = tmp_path / "strange.json"
+    path.write_text(as_list(CASE + nothing))
+    assert [log.run for log in read(path)] == [EXPECTED.run]
+    path.write_text(as_list(nothing))
+    with pytest.raises(UnusableData, match="holds no goodput events"):
+        read(path)
+
+
 def test_several_jobs_in_one_export_are_kept_apart(parser: str, tmp_path: Path) -> None:
     other = [{**entry, "jsonPayload": {**entry["jsonPayload"], "job_name": "other"}} for entry in CASE]
     mixed = [entry for pair in zip(CASE, other, strict=True) for entry in pair]
@@ -176,3 +188,71 @@ def test_an_export_is_never_held_in_whole() -> None:
         tracemalloc.stop()
     assert count == 20_000
     assert peak < len(data) / 3
+
+
+# --- entries of ours ----------------------------------------------------------------------------------
+
+SECOND = 1_000_000_000
+RESTART = EXPECTED.end + 60 * SECOND
+OURS = [
+    Event(Kind.START, RESTART),
+    *(Event(Kind.STEP, RESTART + (10 + at) * SECOND, 0, EXPECTED.steps.last + at + 1) for at in range(50)),
+    Event(Kind.END, RESTART + 60 * SECOND, name="completed"),
+]
+
+
+def compact(events: list[Event], start: int = RESTART) -> list[dict[str, Any]]:
+    header = {"schema": SCHEMA, "run": EXPECTED.run, "attempt": f"attempt-{start}", "start": start}
+    return list(compact_entries(header, [encode(event)[:-1] for event in events]))
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few lines go into one entry."""
+    monkeypatch.setattr("goodput_plugins.core.compact.LARGEST", 200)
+
+
+def test_entries_of_ours_are_put_together_again(short: None) -> None:
+    entries = compact(OURS)
+    assert len(entries) > 5
+    Random(3).shuffle(entries)
+    (log,) = read_entries([*entries, *entries[:5]])
+    life = Life(f"attempt-{RESTART}", RESTART, [])
+    life.add(OURS)
+    assert report_on(log) == report_on(RunLog(EXPECTED.run, [life]))
+
+
+def test_a_job_may_have_attempts_of_the_library_and_of_ours(short: None) -> None:
+    entries = CASE + compact(OURS)
+    Random(5).shuffle(entries)
+    report = report_on(read_entries(entries)[0])
+    assert len(report.attempts) == len(EXPECTED.attempts) + 1
+    assert report.steps.last == EXPECTED.steps.last + 50
+    assert report.end == RESTART + 60 * SECOND
+
+
+def test_what_both_told_of_an_attempt_counts_once() -> None:
+    theirs = [{"job_name": EXPECTED.run, "job_start_time": RESTART / 1e9 + 1}]
+    theirs += [
+        {"job_name": EXPECTED.run, "step_count": event.step, "step_start_time": event.time / 1e9 + 0.01}
+        for event in OURS
+        if event.kind is Kind.STEP
+    ]
+    assert report_on(read_entries(CASE + compact(OURS) + theirs)[0]) == report_on(read_entries(CASE + compact(OURS))[0])
+
+
+def test_entries_of_another_version_and_torn_lines_are_told() -> None:
+    entries = compact(OURS)
+    entries[0]["jsonPayload"]["lines"] += "\n[torn"
+    newer = {"jsonPayload": {**entries[0]["jsonPayload"], "schema": "goodput-journal/9"}}
+    (log,) = read_entries([*entries, newer])
+    assert dict(log.notes) == {
+        "torn-lines": "1 lines could not be read and were left out.",
+        "not-understood-entries": "1 entries were not understood (1 x another version of our entries).",
+    }
+
+
+def test_other_processes_than_the_primary_are_left_out() -> None:
+    other = [Event(Kind.RANK, RESTART, 0, 3), *OURS]
+    (log,) = read_entries(compact(OURS) + compact(other, RESTART + 1))
+    assert len(log.lives) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,7 @@ def test_the_run_that_the_environment_names_is_the_jobs(monkeypatch: pytest.Monk
 def test_adjacent_intervals_add_up_to_the_job() -> None:
     cuts = [REPORT.start + (REPORT.end - REPORT.start) * part // 7 // 1000 * 1000 for part in range(8)]
     cuts[-1] = REPORT.end
-    parts = [calculator().get_job_goodput_interval(at(a), at(b)) for a, b in zip(cuts, cuts[1:], strict=False)]
+    parts = [calculator().get_job_goodput_interval(at(a), at(b)) for a, b in pairwise(cuts)]
     assert sum(part[3] for part in parts) == pytest.approx(REPORT.breakdown.elapsed / 1e9, abs=1e-5)
     assert sum(part[0] * part[3] / 100 for part in parts) == pytest.approx(REPORT.breakdown.goodput / 1e9, abs=1e-5)
     assert sum(part[4] for part in parts) == REPORT.disruptions

@@ -17,8 +17,8 @@ from typing import Any
 from goodput_plugins.core import straight
 from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.exports import entry_of, pieces
-from goodput_plugins.core.lives import split
-from goodput_plugins.core.runlog import RunLog
+from goodput_plugins.core.lives import COPY_NS, split
+from goodput_plugins.core.runlog import Life, RunLog
 from goodput_plugins.core.told import Told
 from goodput_plugins.core.waits import pair
 
@@ -121,6 +121,9 @@ class _Shape:
 def _log(name: str, told: Told) -> RunLog:
     """The log of what was told of one job."""
     log = RunLog(name)
+    ours = told.ours.lives()
+    if ours:
+        told.leave_out([(life.start - COPY_NS, _last_sign(life)) for life in ours])
     times, numbers, written = straight.by_time(told.steps.times, told.numbers, told.steps.written)
     shifts = straight.shifts(times, numbers, written)
     if shifts:
@@ -131,6 +134,9 @@ def _log(name: str, told: Told) -> RunLog:
     others = [event._replace(time=straight.moved_one(event.time, when, shifts)) for event, when in told.others.items()]
     starts, stops, odd = pair(begins, ends, times, [event.time for event in others])
     log.lives, copies = split(name, (times, numbers), (starts, stops), others + odd)
+    log.lives = sorted([*log.lives, *ours], key=lambda life: (life.start, life.id))
+    if told.ours.torn:
+        log.note("torn-lines", f"{told.ours.torn} lines could not be read and were left out.")
     if shifts:
         lost = shifts[-1].offset
         text = f"The clock stepped back by {lost / 1e9:.1f} s in all; as much time of the run is not accounted for."
@@ -143,3 +149,8 @@ def _log(name: str, told: Told) -> RunLog:
         text = f"{told.skipped.total()} entries were not understood ({what})."
         log.note("not-understood-entries", text)
     return log
+
+
+def _last_sign(life: Life) -> int:
+    """When a life of ours last told something."""
+    return max([life.start, *life.steps.times[-1:], *(event.time for event in life.events)])

@@ -50,8 +50,8 @@ def split(
 def _share_out(lives: Sequence[Life], from_on: Sequence[int], waits: tuple[array[int], array[int]]) -> None:
     """Give each life the waits that began in it."""
     starts, ends = waits
-    bounds = [0, *(bisect_left(starts, moment) for moment in from_on[1:]), len(starts)]
-    for life, first, stop in zip(lives, bounds[:-1], bounds[1:], strict=True):
+    firsts = [0, *(bisect_left(starts, moment) for moment in from_on[1:])]
+    for life, first, stop in zip(lives, firsts, [*firsts[1:], len(starts)], strict=False):
         life.steps.wait_starts = starts[first:stop]
         life.steps.wait_ends = ends[first:stop]
 

@@ -12,8 +12,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import compress
 from typing import Any
 
+from goodput_plugins.core.compact import Attempts
 from goodput_plugins.core.events import Activity, Event, Kind, is_number
 from goodput_plugins.core.payloads import LATEST, NotUnderstood, step_number, translate
 from goodput_plugins.core.runlog import UNKNOWN, column
@@ -44,6 +46,7 @@ class Told:
         begins: when waits for data began.
         ends: when they ended.
         others: every other event, with the earliest time at which it was written.
+        ours: what our own entries hold.
         skipped: why entries were not understood, and how many.
     """
 
@@ -52,12 +55,17 @@ class Told:
     begins: Times = field(default_factory=Times)
     ends: Times = field(default_factory=Times)
     others: dict[Event, int] = field(default_factory=dict)
+    ours: Attempts = field(default_factory=Attempts)
     skipped: Counter[str] = field(default_factory=Counter)
 
     def add(self, payloads: Sequence[Mapping[str, Any]], written: Sequence[datetime | None]) -> None:
         """Take in payloads of one shape: of equal keys."""
         when = [UNKNOWN if w is None else (w - _EPOCH) // _MICROSECOND * 1000 for w in written]
         keys = payloads[0].keys()
+        if "schema" in keys:
+            self.skipped["another version of our entries"] += sum(not self.ours.add(payload) for payload in payloads)
+            self.skipped += Counter()
+            return
         if "event_type" not in keys:
             for key in ("step_start_time", "data_loading_start_time", "data_loading_end_time"):
                 if key in keys and self._add_column(key, payloads, when):
@@ -105,6 +113,19 @@ class Told:
         for event, written in other.others.items():
             self._add_event(event, written)
         self.skipped += other.skipped
+
+    def leave_out(self, stretches: Sequence[tuple[int, int]]) -> None:
+        """Forget what was told of these stretches of time."""
+        for times, *more in ((self.steps.times, self.steps.written, self.numbers), *self._waits()):
+            kept = [not any(low <= time <= high for low, high in stretches) for time in times]
+            for values in (times, *more):
+                values[:] = array("q", compress(values, kept))
+        inside = [e for e in self.others if any(low <= e.time <= high for low, high in stretches)]
+        for event in inside:
+            del self.others[event]
+
+    def _waits(self) -> tuple[tuple[array[int], array[int]], ...]:
+        return (self.begins.times, self.begins.written), (self.ends.times, self.ends.written)
 
 
 def nanoseconds(values: Sequence[Any]) -> list[int] | None:
