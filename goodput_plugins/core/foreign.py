@@ -137,10 +137,12 @@ def _log(name: str, told: Told) -> RunLog:
     log.lives = sorted([*log.lives, *ours], key=lambda life: (life.start, life.id))
     if told.ours.torn:
         log.note("torn-lines", f"{told.ours.torn} lines could not be read and were left out.")
-    if shifts:
-        lost = shifts[-1].offset
+    lost = sum(shift.lost for shift in shifts)
+    if lost:
         text = f"The clock stepped back by {lost / 1e9:.1f} s in all; as much time of the run is not accounted for."
         log.note("clock-stepped-back", text)
+    if not all(shift.lost for shift in shifts):
+        log.note("clock-set-ahead", "The clock was set ahead; what came after it is placed by when it was written.")
     if copies:
         text = f"{copies} starts were told by more than one process; each is counted once."
         log.note("foreign-copies", text)

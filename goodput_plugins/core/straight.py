@@ -1,7 +1,8 @@
-"""Columns of times in order, on a clock that does not step back.
+"""Columns of times in order, on a clock that is not set back or ahead.
 
 In the order in which the entries were written, a higher step that began before a lower one shows that
-the clock was set back: it and what was written later are moved on to where the clock had been.
+the clock was set back: it and what was written later are moved on to where the clock had been. A step that
+began long after its entry was written shows that the clock was set ahead: likewise, back.
 """
 
 from __future__ import annotations
@@ -20,12 +21,21 @@ SKEW_NS = 1_000_000_000
 """Clocks of the hosts of one job differ by less."""
 
 
+AHEAD_NS = 60_000_000_000
+"""From here on a clock that runs before the log's own was set ahead."""
+
+
 class Shift(NamedTuple):
-    """From an entry on (the one written then, which told of that time), how far times are moved on, ns."""
+    """From an entry on (the one written then, which told of that time), how far times are moved on, ns.
+
+    Attributes:
+        lost: by how much the clock stepped back just then, 0 if it was set ahead.
+    """
 
     written: int
     time: int
     offset: int
+    lost: int
 
 
 def by_time(times: array[int], *others: array[int]) -> tuple[array[int], ...]:
@@ -42,19 +52,24 @@ def by_time(times: array[int], *others: array[int]) -> tuple[array[int], ...]:
 
 def shifts(times: array[int], numbers: array[int], written: array[int]) -> list[Shift]:
     """Where the clock stepped back, by what was told of steps; columns in order of time."""
-    if _ascends(numbers) or _ascends(written):
+    ahead = any(when != UNKNOWN and time - when > AHEAD_NS for time, when in zip(times, written, strict=True))
+    if not ahead and (_ascends(numbers) or _ascends(written)):
         return []
     known = [number != UNKNOWN for number in numbers]
     told = sorted(zip(compress(written, known), compress(times, known), compress(numbers, known), strict=True))
     found: list[Shift] = []
-    offset, newest, last = 0, 0, UNKNOWN
+    offset, newest, last, lead = 0, 0, UNKNOWN, UNKNOWN
     for when, time, number in told:
-        moved = time + offset
+        moved, lost = time + offset, 0
         if number > last != UNKNOWN and moved < newest - SKEW_NS:
-            offset += newest - moved
-            moved = newest
-            found.append(Shift(when, time, offset))
+            lost, moved = newest - moved, newest
+        elif UNKNOWN not in (when, lead) and moved - when > max(lead, 0) + AHEAD_NS:
+            moved = when + max(lead, 0)
+        if moved != time + offset:
+            offset = moved - time
+            found.append(Shift(when, time, offset, lost))
         newest, last = moved, number
+        lead = lead if when == UNKNOWN else max(lead, moved - when)
     return found
 
 
