@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from goodput_plugins.core.errors import PluginUnavailable
+from goodput_plugins.core.guard import Guard
+from goodput_plugins.core.patching import wrapper
 from goodput_plugins.lightning.twins import MODULES, in_use, twin
 
 REQUIREMENT = "lightning>=2.5"
@@ -34,53 +36,71 @@ class GoodputCallback:
         for library in in_use():
             by_hand(library)
 
+    @wrapper
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Before anything runs; in a process that was spawned this is where it begins."""
-        from goodput_plugins.lightning.install import watch_of
+        _unwatched(_set_up, trainer)
 
-        watch = watch_of(trainer)
-        if watch is not None:
-            watch.guard(watch.set_up, trainer)
-
+    @wrapper
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """A batch has been fetched; it may begin a step."""
         watch = getattr(trainer, "_goodput_watch", None)
         if watch is not None:
             watch.guard(watch.batch_begins, trainer)
 
+    @wrapper
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """The work of a batch has been queued on the device."""
         watch = getattr(trainer, "_goodput_watch", None)
         if watch is not None and watch.device is not None:
             watch.guard(watch.batch_ended, trainer)
 
+    @wrapper
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """A validation begins, or the sanity check."""
-        _tell(self, trainer, "evaluation_begins", "EVAL")
+        _unwatched(_tell, self, trainer, "evaluation_begins", "EVAL")
 
+    @wrapper
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """A validation ends, or the sanity check."""
-        _tell(self, trainer, "evaluation_ended", "EVAL")
+        _unwatched(_tell, self, trainer, "evaluation_ended", "EVAL")
 
+    @wrapper
     def on_test_start(self, trainer: Any, pl_module: Any) -> None:
         """A test begins."""
-        _tell(self, trainer, "evaluation_begins", "TEST")
+        _unwatched(_tell, self, trainer, "evaluation_begins", "TEST")
 
+    @wrapper
     def on_test_end(self, trainer: Any, pl_module: Any) -> None:
         """A test ends."""
-        _tell(self, trainer, "evaluation_ended", "TEST")
+        _unwatched(_tell, self, trainer, "evaluation_ended", "TEST")
 
+    @wrapper
     def on_predict_start(self, trainer: Any, pl_module: Any) -> None:
         """A prediction begins."""
-        _tell(self, trainer, "evaluation_begins", "PREDICT")
+        _unwatched(_tell, self, trainer, "evaluation_begins", "PREDICT")
 
+    @wrapper
     def on_predict_end(self, trainer: Any, pl_module: Any) -> None:
         """A prediction ends."""
-        _tell(self, trainer, "evaluation_ended", "PREDICT")
+        _unwatched(_tell, self, trainer, "evaluation_ended", "PREDICT")
 
+    @wrapper
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Something was raised that ends what the trainer does."""
-        _tell(self, trainer, "failed", exception)
+        _unwatched(_tell, self, trainer, "failed", exception)
+
+
+_unwatched = Guard("lightning")
+"""The guard of what goes before a trainer's watch, which has its own, is found."""
+
+
+def _set_up(trainer: Any) -> None:
+    from goodput_plugins.lightning.install import watch_of
+
+    watch = watch_of(trainer)
+    if watch is not None:
+        watch.guard(watch.set_up, trainer)
 
 
 def _tell(callback: GoodputCallback, trainer: Any, method: str, *args: Any) -> None:

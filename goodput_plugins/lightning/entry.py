@@ -12,6 +12,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+WRAPPER = " (skipped like importlib._bootstrap)"
+"""Marks what only calls others, as :func:`goodput_plugins.core.patching.wrapper` does, without importing that."""
+
 
 def for_pytorch_lightning() -> list[Any]:
     """The callbacks for ``pytorch_lightning.Trainer``."""
@@ -36,3 +39,7 @@ def _callbacks(library: str) -> list[Any]:
 
         Guard("lightning").failed(error)
         return []
+
+
+for _function in (for_pytorch_lightning, for_lightning, _callbacks):
+    _function.__code__ = _function.__code__.replace(co_filename=__file__ + WRAPPER)

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from goodput_plugins.core.buckets import Bucket
-from goodput_plugins.core.patching import Hooks
+from goodput_plugins.core.patching import Hooks, wrapper
 from goodput_plugins.environ import DEVICE_TIME, EVAL
 from goodput_plugins.torch.data import observe_loaders
 from goodput_plugins.torch.loop import Loop, loop_of
@@ -85,10 +85,12 @@ def _observe_optimizers(torch: Any, hooks: Hooks, loop: Loop) -> None:
     guard, is_compiling = hooks.guard, torch.compiler.is_compiling
     module = importlib.import_module("torch.optim.optimizer")
 
+    @wrapper
     def begins(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not is_compiling():
             guard(loop.optimizer_begins, optimizer)
 
+    @wrapper
     def ended(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not is_compiling():
             guard(loop.optimizer_ended, optimizer)

@@ -14,7 +14,7 @@ from typing import Any
 
 from goodput_plugins.core.events import Activity
 from goodput_plugins.core.guard import Guard
-from goodput_plugins.core.patching import Hooks
+from goodput_plugins.core.patching import Hooks, wrapper
 from goodput_plugins.torch.checkpoints import Checkpoints, Operation, checkpoints_of
 
 METADATA = ".metadata"
@@ -92,6 +92,7 @@ class _Handler(logging.Handler):
         self._sharded = sharded
         self._guard = guard
 
+    @wrapper
     def emit(self, record: logging.LogRecord) -> None:
         self._guard(self._sharded.told, record.msg)
 

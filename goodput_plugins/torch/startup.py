@@ -61,11 +61,13 @@ def observe_compiler(callback: Any, hooks: Hooks) -> None:
     """Listen to dynamo's own callbacks: from the outermost compilation's begin to its end."""
     recorder, guard, handler = hooks.recorder, hooks.guard, callback.callback_handler
 
-    def begins(args: Any) -> None:
-        guard(recorder.begin, Activity.COMPILE, name=COMPILE)
+    def compilation_begins(args: Any) -> None:
+        recorder.begin(Activity.COMPILE, name=COMPILE)
 
-    def ends(args: Any) -> None:
-        guard(recorder.finish, Activity.COMPILE, name=COMPILE)
+    def compilation_ended(args: Any) -> None:
+        recorder.finish(Activity.COMPILE, name=COMPILE)
+
+    begins, ends = functools.partial(guard, compilation_begins), functools.partial(guard, compilation_ended)
 
     def remove() -> None:
         for callbacks, ours in ((handler.start_callbacks, begins), (handler.end_callbacks, ends)):
