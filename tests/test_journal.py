@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from goodput_plugins.core import files
+from goodput_plugins.core import background
+from goodput_plugins.core.background import Background
 from goodput_plugins.core.events import SCHEMA
-from goodput_plugins.core.files import CHUNK, Background, MappedFile, PlainFile, make
+from goodput_plugins.core.files import CHUNK, MappedFile, PlainFile, make
 from goodput_plugins.core.journal import Journal
 from goodput_plugins.core.mounts import _type_of, file_system, is_remote
 
@@ -338,8 +339,8 @@ def test_the_file_system_of_an_open_file_is_known(tmp_path: Path) -> None:
 def test_how_a_file_is_written_depends_on_where_it_lies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, chosen: type
 ) -> None:
-    monkeypatch.setattr(files, "file_system", lambda fd: kind)
-    file = files.open_file(tmp_path / "a.jsonl", HEAD, lambda error: None)
+    monkeypatch.setattr(background, "file_system", lambda fd: kind)
+    file = background.open_file(tmp_path / "a.jsonl", HEAD, lambda error: None)
     assert type(file) is chosen
     file.line(b"[1]\n")
     file.close()

@@ -1,9 +1,8 @@
-"""How the bytes of a journal get to its file: copied into a mapping, written, or written by another thread.
+"""How the bytes of a journal get to its file: written, or copied into a mapping of it.
 
 A :class:`PlainFile` hands each piece to the system. A :class:`MappedFile` copies it into a shared
-mapping of the file: no system call, and as safe from a ``kill -9``. A :class:`Background` is a
-PlainFile whose calls are made by a thread of its own, because a write to a network mount may take
-as long as a server likes; what is queued when the process is killed is lost.
+mapping of the file: no system call, and as safe from a ``kill -9``. (What a thread of its own writes,
+because a network may take its time, is in :mod:`~goodput_plugins.core.background`.)
 
 Each takes lines, and what makes a line longer that was left open::
 
@@ -18,23 +17,13 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Thread
-
-from goodput_plugins.core.mounts import MAPPABLE, file_system, is_remote
 
 CHUNK = 256 * 1024
 """How much of a file is reserved and mapped at a time, bytes."""
 CLOSING = b"-1]]\n"
 """What ends a line that was left open, after the comma of its last number."""
-MOST_QUEUED = 16 * 1024 * 1024
-"""How much may wait for a slow mount, bytes; beyond it is lost."""
-LAST_WAIT = 2.0
-"""How long the exit waits for what is queued, s."""
 
 
 class PlainFile:
@@ -78,6 +67,7 @@ class PlainFile:
         except OSError:
             self.lost += 1
             raise
+        self._unfinished = piece[-1:] != b"\n"
 
     def turn(self, path: Path, head: bytes) -> None:
         """Close this file and go on in a new one; if that cannot be made, in this one."""
@@ -196,113 +186,6 @@ class MappedFile(PlainFile):
             self._map = None
             self._may_map = False
             self._begin = self._at = self._room = 0
-
-
-class Background:
-    """A file whose calls are made by a thread of its own, in order; see :class:`PlainFile`.
-
-    Args:
-        file: where its thread writes.
-        on_error: told, on that thread, what could not be done.
-
-    Raises:
-        RuntimeError: there can be no further thread.
-    """
-
-    def __init__(self, file: PlainFile, on_error: Callable[[OSError], None]) -> None:
-        self.path = file.path
-        self._file = file
-        self._on_error = on_error
-        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._given = self._taken = self._lost = 0
-        self._skipping = False
-        self._there = True
-        self._thread = Thread(target=self._work, name="goodput-journal", daemon=True)
-        self._thread.start()
-
-    def line(self, piece: bytes) -> None:
-        if self._lost:
-            piece = b'["lost",0,0,%d]\n' % self._lost + piece
-        self._give(piece, self._write_line)
-        self._lost = 0
-
-    def more(self, piece: bytes) -> None:
-        self._give(piece, self._write_more)
-
-    def turn(self, path: Path, head: bytes) -> None:
-        self.path = path
-        self._calls.put(partial(self._file.turn, path, head))
-
-    def is_there(self) -> bool:
-        """What was last seen; looking may take a server's time, too."""
-        self._calls.put(self._look)
-        return self._there
-
-    def close(self) -> None:
-        """Wait a moment for what is queued.
-
-        Raises:
-            OSError: that was not enough.
-        """
-        self._calls.put(self._file.close)
-        self._calls.put(None)
-        self._thread.join(LAST_WAIT)
-        if self._thread.is_alive():
-            raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
-
-    def _give(self, piece: bytes, write: Callable[[bytes], None]) -> None:
-        if self._given - self._taken > MOST_QUEUED:
-            self._lost += 1
-            raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
-        self._given += len(piece)
-        self._calls.put(partial(write, piece))
-
-    def _work(self) -> None:
-        while (call := self._calls.get()) is not None:
-            try:
-                call()
-            except OSError as error:
-                self._on_error(error)
-
-    def _write_line(self, piece: bytes) -> None:
-        self._taken += len(piece)
-        self._skipping = True
-        self._file.line(piece)
-        self._skipping = False
-
-    def _write_more(self, piece: bytes) -> None:
-        self._taken += len(piece)
-        if self._skipping:  # the line that this belongs to could not be written
-            self._file.lost += 1
-            return
-        self._skipping = True
-        self._file.more(piece)
-        self._skipping = False
-
-    def _look(self) -> None:
-        self._there = self._file.is_there()
-
-
-def open_file(path: Path, head: bytes, on_error: Callable[[OSError], None]) -> PlainFile | Background:
-    """A new file, written in the way that its file system allows.
-
-    Args:
-        path: where; its folder is made if it is not there.
-        head: what comes before its first line.
-        on_error: told what another thread could not write.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    fd = make(path)
-    kind = file_system(fd)
-    if kind in MAPPABLE and hasattr(os, "posix_fallocate"):
-        return MappedFile(path, fd, head)
-    file = PlainFile(path, fd, head)
-    if is_remote(kind):
-        with suppress(RuntimeError):  # no further thread can be had
-            return Background(file, on_error)
-    return file
 
 
 def make(path: Path) -> int:

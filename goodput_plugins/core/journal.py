@@ -3,7 +3,7 @@
 A line may be left open and extended, as a run of steps is; the next whole line closes it. A process
 that is killed leaves its last line open, and up to one chunk of NUL bytes after it: readers skip
 the one and mend the other. How the bytes get to the disk is the business of
-:mod:`~goodput_plugins.core.files`.
+:mod:`~goodput_plugins.core.files` and :mod:`~goodput_plugins.core.background`.
 
 At 64 MB a journal goes on in a further file, a segment, of the same attempt::
 
@@ -24,7 +24,8 @@ from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 
-from goodput_plugins.core.files import Background, PlainFile, open_file
+from goodput_plugins.core.background import Background, open_file
+from goodput_plugins.core.files import PlainFile
 from goodput_plugins.core.guard import say
 
 SEGMENT = 64 * 1024 * 1024
