@@ -301,10 +301,15 @@ def test_programs_and_their_cache_keys_are_the_same(tmp_path: Path) -> None:
 
 
 def everything_patched() -> list[Any]:
-    listeners = (monitoring._scalar_listeners, monitoring._event_duration_secs_listeners)
+    listeners = (
+        monitoring._scalar_listeners,
+        monitoring._event_duration_secs_listeners,
+        monitoring._event_listeners,
+    )
     excluded = (traceback_util._exclude_paths, source_info_util._exclude_paths)
     owners = (
         jax,
+        jax.lax,
         jax.stages.Traced,
         jax.stages.Lowered,
         jax.stages.Compiled,
@@ -312,9 +317,11 @@ def everything_patched() -> list[Any]:
         xla_bridge,
         distributed.State,
         optax,
+        optax.MultiSteps,
         sys.modules["optax._src.update"],
         flax.linen.Module,
         flax.training.train_state.TrainState,
+        flax.nnx,
         flax.nnx.Optimizer,
         type(flax.nnx.Module),
     )
@@ -384,6 +391,13 @@ ENTRIES = [
     "goodput_plugins.jax.loop.Loop.annotation_ends",
     "goodput_plugins.jax.sequence.counter_among",
     "goodput_plugins.jax.candidates.carries_state",
+    "goodput_plugins.jax.sequence.Sequence.step",
+    "goodput_plugins.jax.scans._scan_begins",
+    "goodput_plugins.jax.scans._ends",
+    "goodput_plugins.jax.evaluation.Evaluations.begins",
+    "goodput_plugins.jax.evaluation.Evaluations.ends",
+    "goodput_plugins.jax.evaluation.Evaluations.over",
+    "goodput_plugins.flax.nnx.OptimizerNumbers._merged",
     "goodput_plugins.jax.jitted.jitted_function",
     "goodput_plugins.jax.jitted.remember_stage",
     "goodput_plugins.jax.jitted.stage_function",
@@ -413,6 +427,28 @@ def nnx_trained() -> int:
     return int(optimizer.step[...])
 
 
+def scanned_and_evaluated() -> float:
+    tx, params = optax.MultiSteps(optax.adam(1e-2), 2), jnp.ones((2,))
+    state = flax.nnx.merge(*flax.nnx.split(flax.nnx.Linear(2, 2, rngs=flax.nnx.Rngs(0))))
+
+    def one(carry: Any, _: None) -> Any:
+        params, state = carry
+        updates, state = tx.update(jax.grad(lambda p: (p**2).sum())(params), state, params)
+        return (optax.apply_updates(params, updates), state), None
+
+    step = jax.jit(lambda carry: jax.lax.scan(one, carry, None, length=3)[0])
+
+    @jax.jit
+    def eval_step(params: Any) -> Any:
+        return params.sum()
+
+    carry = params, tx.init(params)
+    for _ in range(2):
+        carry = step(carry)
+        total = eval_step(carry[0])
+    return float(total + state.kernel[...].sum())
+
+
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_training_goes_on_when_an_entry_point_fails(
     entry: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -420,10 +456,10 @@ def test_training_goes_on_when_an_entry_point_fails(
     def fails(*args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("a fault of ours")
 
-    plain = hand_written(), nnx_trained(), train()
+    plain = hand_written(), nnx_trained(), train(), scanned_and_evaluated()
     monkeypatch.setattr(entry, fails)
     with observed(*INSTALLS, errors_are_raised=False) as seen:
-        assert (hand_written(), nnx_trained(), train()) == plain
+        assert (hand_written(), nnx_trained(), train(), scanned_and_evaluated()) == plain
         assert not seen.hooks.guard.on
     assert capsys.readouterr().err.count("failed and is off from here on") == 1
 
@@ -445,7 +481,7 @@ print(seen.hooks.guard.on)
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("entry", ["_wait", "_look", "watch"])
+@pytest.mark.parametrize("entry", ["_wait", "_look", "watch", "_evaluated", "watch_other"])
 def test_device_time_failing_is_said_once(
     entry: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -459,10 +495,21 @@ def test_device_time_failing_is_said_once(
         def step(params: Any, x: Any) -> Any:
             return optax.apply_updates(params, params), jnp.tanh(x @ x).sum()
 
+        @jax.jit
+        def eval_step(x: Any) -> Any:
+            return jnp.tanh(x @ x).sum()
+
+        @jax.jit
+        def other(x: Any) -> Any:
+            return jnp.tanh(x @ x).sum()
+
         x = jnp.ones((1500, 1500))
         for _ in range(3):
             params, loss = step(jnp.ones(3), x)
             seen.hooks.recorder.begin(Activity.DATA)
+        eval_step(x)
+        step(jnp.ones(3), x)
+        other(x)
         jax.block_until_ready((params, loss))
         seen.hooks.uninstall()
     assert capsys.readouterr().err.count("failed and is off from here on") == 1

@@ -92,7 +92,10 @@ jax.clear_caches()
 program(x)
 (load,) = seen.of(Kind.SPAN, Activity.CACHE_LOAD, "jit(program)")
 begin, end = seen.stretches(Activity.COMPILE, "jit(program)")[-1]
-print(json.dumps([first, load.duration > 0, begin.time <= load.time, load.time + load.duration <= end.time]))
+inside = begin.time <= load.time and load.time + load.duration <= end.time
+missed = [event.data for event in seen.of(Kind.FACT, name="cache-miss")]
+saved = [event.duration > 0 for event in seen.of(Kind.FACT, name="cache-saved") if event.data == "jit(program)"]
+print(json.dumps([first, load.duration > 0, inside, missed.count("jit(program)"), saved]))
 """
     )
-    assert json.loads(done.stdout) == [0, True, True, True], done.stderr
+    assert json.loads(done.stdout) == [0, True, True, 1, [True]], done.stderr

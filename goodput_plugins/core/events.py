@@ -69,7 +69,7 @@ class Kind(StrEnum):
     """This is process ``step`` of ``data`` processes."""
     FACT = "fact"
     """Something a finding is made of: ``name`` says what (see :class:`Fact`), ``data`` of which function;
-    it lasted ``duration``."""
+    it lasted ``duration``, ``step`` times (once, if that is None) taken together."""
     LOST = "lost"
     """Of what came before, ``step`` pieces could not be written; ``time`` is unused."""
 

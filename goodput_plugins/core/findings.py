@@ -105,8 +105,8 @@ def _recompiles(generation: Generation) -> Iterator[Finding]:
 def _program_cache(generation: Generation) -> Iterator[Finding]:
     """What the persistent cache of compiled programs was worth."""
     facts = [fact for attempt in generation.attempts for fact in attempt.seen.facts]
-    saved = [duration for what, _, duration in facts if what == Fact.CACHE_SAVED]
-    missed = Counter(name for what, name, _ in facts if what == Fact.CACHE_MISS)
+    saved = [duration for what, _, duration, _ in facts if what == Fact.CACHE_SAVED]
+    missed = Counter(name for what, name, _, _ in facts if what == Fact.CACHE_MISS)
     if saved or missed:
         had = _count(len(saved), "program")
         text = f"The persistent cache had {had}, which saved {sum(saved) / 1e9:.1f} s of compiling"
@@ -118,13 +118,15 @@ def _program_cache(generation: Generation) -> Iterator[Finding]:
 
 def _looks_like_evaluation(generation: Generation, spent: Breakdown) -> Iterator[Finding]:
     """Functions that ran now and then between steps; one that runs at every other step belongs to them."""
-    took: defaultdict[str, list[int]] = defaultdict(list)
+    took: Counter[str] = Counter()
+    times: Counter[str] = Counter()
     for attempt in generation.attempts:
-        for what, name, duration in attempt.seen.facts:
+        for what, name, duration, often in attempt.seen.facts:
             if what == Fact.OTHER_WORK:
-                took[name].append(duration)
+                took[name] += duration
+                times[name] += often
     steps = sum(len(ledger.begins) for ledger in generation.ledgers)
-    rare = {name: sum(durations) for name, durations in took.items() if 2 * len(durations) < steps}
+    rare = {name: spent_on for name, spent_on in took.items() if 2 * times[name] < steps}
     total = sum(rare.values())
     if total > WORTH_TELLING * spent.elapsed:
         name = max(rare, key=lambda name: rare[name])

@@ -106,7 +106,7 @@ class NullRecorder:
     def notice(self, name: str) -> None:
         pass
 
-    def fact(self, what: Fact, *, of: str | None, duration: int | None = None) -> None:
+    def fact(self, what: Fact, *, of: str | None, duration: int | None = None, count: int | None = None) -> None:
         pass
 
     def plugin(self, name: str, version: str, sees: tuple[str, ...], *, device: str | None = None) -> None:
@@ -302,9 +302,9 @@ class Recorder(NullRecorder):
         """The process was warned that it will be stopped."""
         self._event(Kind.NOTICE, name=name)
 
-    def fact(self, what: Fact, *, of: str | None, duration: int | None = None) -> None:
+    def fact(self, what: Fact, *, of: str | None, duration: int | None = None, count: int | None = None) -> None:
         """Something that a finding is made of, about the function ``of`` (any thread may tell)."""
-        self._event(Kind.FACT, name=what.value, duration=duration, data=of if of is None else _short(of))
+        self._event(Kind.FACT, count, name=what.value, duration=duration, data=of if of is None else _short(of))
 
     def plugin(self, name: str, version: str, sees: tuple[str, ...], *, device: str | None = None) -> None:
         """The plugin is armed and can see these buckets; the ``device`` may be the ``host`` itself."""

@@ -11,13 +11,19 @@ The switch installs this plugin when the script imports ``jax``. It sees:
   differentiate and return the state they were given (hand-written SGD) count where no optimizer is
   seen; ``jax.profiler.StepTraceAnnotation`` numbers the steps where the loop uses it; otherwise the
   first number is read once from the first step's inputs (a leaf named ``step``, else optax's ``count``);
+- **evaluations**: what a jitted function does between steps, if its name says that it evaluates;
+- **a coming preemption**, where the loop asks ``reached_preemption_sync_point``;
 - **device time**: when each step's work was done on the device (``GOODPUT_DEVICE_TIME=off`` stops this).
 
 Where things are::
 
     install.py      what the import hooks call
     functions.py    facts about jitted functions, learnt while they are traced
-    loop.py         which calls are steps, and which number they have
+    loop.py         which calls are steps
+    candidates.py   ... where no optimizer is seen
+    scans.py        how many steps a call takes, how many calls a step
+    sequence.py     which of several functions' calls begin a step, and its number
+    evaluation.py   what is done between steps
     jitted.py       what stands in for a jitted function; ahead-of-time compiled ones
     annotations.py  StepTraceAnnotation
     inputs.py       the step number, read from a step's inputs
@@ -28,4 +34,6 @@ Where things are::
 
 Other adapters build on ``loop.loop_of``: a library's "this applies an update" is one call of
 :func:`goodput_plugins.jax.loop.observing`.
+
+``docs/jax.md`` has a table of all ways to write a loop.
 """

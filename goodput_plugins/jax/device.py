@@ -41,6 +41,7 @@ EVALUATION = "EVAL"
 """The name of the custom event that an evaluation is."""
 WORTH_TELLING = 1_000_000
 """Other work between two steps is told if the device spent more on it, ns."""
+TELLING_EVERY = 1_000_000_000
 JOIN_SECONDS = 1.0
 
 
@@ -111,6 +112,8 @@ class DeviceWatch:
         self._free = 0
         self._recent: deque[int] = deque(maxlen=RECENT)
         self._others: dict[str, int] = {}
+        self._to_tell: dict[str, tuple[int, int]] = {}
+        self._told_at = 0
 
     def watch(self, frame: Frame, ordinal: int, result: Any) -> None:
         """A step's call has returned ``result``: see when it is ready."""
@@ -173,6 +176,7 @@ class DeviceWatch:
             if isinstance(item, Evaluation):
                 self._evaluated(item)
             item = self._take()
+        self._tell_other_work()
 
     def _take(self) -> InFlight | Evaluation | None:
         held, self._held = self._held, None
@@ -206,12 +210,18 @@ class DeviceWatch:
             self._free = done
 
     def _tell_other_work(self) -> None:
-        """Tell how long the device worked on something else since the step before."""
-        if self._others:
-            for name, duration in self._others.items():
-                if duration > WORTH_TELLING:
-                    self._recorder.fact(Fact.OTHER_WORK, of=name, duration=duration)
-            self._others = {}
+        """Tell how long the device worked on something else since the step before; at most once a second."""
+        for name, duration in self._others.items():
+            if duration > WORTH_TELLING:
+                before, times = self._to_tell.get(name, (0, 0))
+                self._to_tell[name] = before + duration, times + 1
+        self._others.clear()
+        now = self._recorder.now() if self._to_tell else 0
+        if self._to_tell and (self._stopping or now - self._told_at > TELLING_EVERY):
+            for name, (duration, times) in self._to_tell.items():
+                self._recorder.fact(Fact.OTHER_WORK, of=name, duration=duration, count=times)
+            self._to_tell.clear()
+            self._told_at = now
 
     def _evaluated(self, evaluation: Evaluation) -> None:
         """See an evaluation end, and tell when its last result was ready."""

@@ -19,27 +19,31 @@ from goodput_plugins.jax.functions import Frame
 
 
 class Evaluations:
-    """Tells a recorder the evaluations of a loop."""
+    """Tells a recorder the evaluations of a loop.
+
+    Attributes:
+        open: the one that goes on.
+    """
 
     def __init__(self, recorder: NullRecorder, device: DeviceWatch | None) -> None:
         self._recorder = recorder
         self._device = device
         self._mode = EVAL.read()
-        self._open: Evaluation | None = None
+        self.open: Evaluation | None = None
 
     def begins(self, frame: Frame) -> None:
         """A function that is no step is called between two steps."""
         if self._mode == "off":
             return
         frame.between = True
-        if self._open is None and self._counts(frame):
-            self._open = Evaluation(self._recorder.begin_apart(Activity.CUSTOM, name=EVALUATION))
+        if self.open is None and self._counts(frame):
+            self.open = Evaluation(self._recorder.begin_apart(Activity.CUSTOM, name=EVALUATION))
             if self._device is not None:
-                self._device.watch_evaluation(self._open)
+                self._device.watch_evaluation(self.open)
 
     def ends(self, frame: Frame, result: Any) -> None:
         """Its call has returned."""
-        evaluation = self._open
+        evaluation = self.open
         if evaluation is not None and self._counts(frame):
             if self._device is not None:
                 leaf = frame.function.output.pick(frame.args, frame.kwargs, result)
@@ -49,7 +53,7 @@ class Evaluations:
 
     def over(self) -> None:
         """The next step is called, or the process ends."""
-        evaluation, self._open = self._open, None
+        evaluation, self.open = self.open, None
         if evaluation is None:
             return
         if self._device is not None:

@@ -37,12 +37,14 @@ class Function:
         calls_per_step: how many calls make a step.
         counted_by: by which ``calls_per_step`` its calls are counted.
         micro_steps: where several calls make a step, how many were made.
+        call_is_step: each of its calls is just one step.
         leader: the function whose steps it takes; None before its first step.
     """
 
     __slots__ = (
         "__weakref__",
         "_steps_by_shapes",
+        "call_is_step",
         "calls_per_step",
         "carries_state",
         "counted_by",
@@ -73,16 +75,13 @@ class Function:
         self.micro_steps = 0
         self.leader: Function | None = None
         self.steps_per_call = 1
+        self.call_is_step = True
         self._steps_by_shapes: dict[Any, int] = {}
-
-    @property
-    def changes_count(self) -> bool:
-        """Whether a call is not just one step."""
-        return not self.steps_per_call == 1 == self.counted_by
 
     def takes_steps(self, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A call with such inputs takes ``count`` steps."""
         if count != 1 or self._steps_by_shapes:
+            self.call_is_step = False
             self.steps_per_call = count
             self._steps_by_shapes[shapes(args, kwargs)] = count
 
@@ -107,9 +106,8 @@ class Frame:
     __slots__ = ("among", "args", "between", "depth", "function", "kwargs", "loop", "ordinal", "preparing", "start")
 
     def __init__(self, loop: Loop, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        here = thread
-        self.among = here.frames
-        self.depth = len(here.scans)
+        self.among = among = thread.frames
+        self.depth = len(thread.scans) if among else 0
         self.loop = loop
         self.function = function
         self.args = args
@@ -121,11 +119,16 @@ class Frame:
 
 
 class _Thread(threading.local):
-    """What is open on this thread, outermost first: observed calls, and loops that are being traced."""
+    """What is open on this thread, outermost first: observed calls, and loops that are being traced.
+
+    Attributes:
+        given: the arguments of the innermost call of a library that hands them on in another form.
+    """
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []
         self.scans: list[int] = []
+        self.given: tuple[Any, Any] | None = None
 
 
 thread = _Thread()

@@ -13,7 +13,7 @@ from jax._src import source_info_util, traceback_util
 from goodput_plugins.core.patching import Hooks, around, without_this_frame, wrapper
 from goodput_plugins.jax.annotations import install_annotations
 from goodput_plugins.jax.backends import install_backends, observe_mesh
-from goodput_plugins.jax.functions import Function
+from goodput_plugins.jax.functions import Function, thread
 from goodput_plugins.jax.jitted import install_jitted, observed_maker
 from goodput_plugins.jax.loop import gradient_taken, observing
 from goodput_plugins.jax.programs import install_programs
@@ -45,14 +45,33 @@ def install_equinox(module: ModuleType, hooks: Hooks) -> None:
     """Hook ``equinox``, whose ``filter_jit`` calls ``jax.jit``."""
     observing(hooks, module, "apply_updates", Function("equinox.apply_updates", optimizes=True))
 
+    def given(jitted: Any, is_lower: bool, args: Any, kwargs: Any) -> Any:
+        before, thread.given = thread.given, (args, kwargs)
+        return before
+
+    def over(before: Any, result: Any, error: BaseException | None) -> None:
+        thread.given = before
+
+    # What ``jax.jit`` is given has lost the names by which a counter is found.
+    jitting = sys.modules.get("equinox._jit")
+    if hasattr(jitting, "_call"):
+        around(hooks.patches, jitting, "_call", hooks.guard, before=given, after=over)
+
 
 def install_pjit(module: ModuleType, hooks: Hooks) -> None:
     """Hook ``jax.experimental.pjit``, whose function is handed out, with a warning, from a table."""
     table = vars(module).get("_deprecations", {})
     if "pjit" in table:
         warning, original = table["pjit"]
-        table["pjit"] = (warning, observed_maker(hooks, original))
-        hooks.at_close.append(functools.partial(table.__setitem__, "pjit", (warning, original)))
+        _hand_out(module, table, (warning, observed_maker(hooks, original)))
+        hooks.at_close.append(functools.partial(_hand_out, module, table, (warning, original)))
+
+
+def _hand_out(module: ModuleType, table: dict[str, Any], entry: tuple[Any, Any]) -> None:
+    table["pjit"] = entry
+    forget = getattr(vars(module).get("__getattr__"), "cache_clear", None)
+    if forget is not None:
+        forget()
 
 
 def install_mesh_utils(module: ModuleType, hooks: Hooks) -> None:

@@ -61,6 +61,7 @@ class Loop:
         self._evaluations = Evaluations(recorder, device)
         self._candidates = Candidates(self.sequence)
         self._open = True
+        self._annotated = False
         self._sees_optimizer = False
         self._sees_steps = False
 
@@ -69,7 +70,12 @@ class Loop:
         self, guard: Guard, function: Function, host: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """``host(*args, **kwargs)``, observed as a call of ``function``."""
-        frame = guard(self._begins, function, args, kwargs)
+        frame = None
+        if guard.on:
+            try:  # what calling the guard does, without two calls more for each of the host's
+                frame = self._begins(function, args, kwargs)
+            except Exception as error:
+                guard.failed(error)
         try:
             result = host(*args, **kwargs)
         except BaseException as error:
@@ -80,7 +86,8 @@ class Loop:
             raise
         if frame is not None:
             frame.among.pop()
-            guard(self._ends, frame, result)
+            if frame.start is not None or frame.preparing:
+                guard(self._ends, frame, result)
         return result
 
     @wrapper
@@ -102,6 +109,7 @@ class Loop:
 
     def annotation_begins(self, number: int | None, *, is_step: bool) -> None:
         """A ``StepTraceAnnotation`` opens; ``is_step``: it may be told as a step by itself."""
+        self._annotated = True
         self.annotations.open.append(Annotation(number, self.recorder.now()) if is_step else None)
 
     def annotation_ends(self) -> None:
@@ -123,7 +131,8 @@ class Loop:
 
     def _begins(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
         frame = Frame(self, function, args, kwargs)
-        self._told(frame)
+        if self._open:
+            self._told(frame)
         frame.among.append(frame)
         return frame
 
@@ -134,8 +143,6 @@ class Loop:
 
     def _told(self, frame: Frame) -> None:
         """Tell what is known of a call before it is made."""
-        if not self._open:
-            return
         function = frame.function
         if frame.among:
             learn(function)
@@ -192,23 +199,28 @@ class Loop:
         self._candidates.clear()
 
     def _step(self, frame: Frame) -> None:
-        assert frame.start is not None
-        self._evaluations.over()
-        annotations = self.annotations.open
-        annotation = annotations[-1] if annotations else None
-        if annotation is None or not annotation.told:
-            if annotation is None or annotation.number is None:
+        if self._evaluations.open is not None:
+            self._evaluations.over()
+        self._sees_steps = True
+        annotation = self._annotation() if self._annotated else None
+        if annotation is None:
+            self.sequence.step(frame)
+            return
+        if not annotation.told:
+            if annotation.number is None:
                 self.sequence.step(frame)
             else:
                 self.sequence.numbered(frame, annotation.number)
-        if annotation is not None:
-            annotation.told = True
-        self._sees_steps = True
+        annotation.told = True
+
+    def _annotation(self) -> Annotation | None:
+        """The innermost ``StepTraceAnnotation`` that is open on this thread."""
+        open_ = self.annotations.open
+        return open_[-1] if open_ else None
 
     def _between(self, frame: Frame) -> None:
         """A jitted function that is no step is called after one."""
-        annotations = self.annotations.open
-        annotation = annotations[-1] if annotations else None
+        annotation = self._annotation() if self._annotated else None
         if annotation is None or annotation.told:
             self._evaluations.begins(frame)
 

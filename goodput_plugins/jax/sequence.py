@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 
 from goodput_plugins.core.recorder import NullRecorder
-from goodput_plugins.jax.functions import Frame, Function
+from goodput_plugins.jax.functions import Frame, Function, thread
 from goodput_plugins.jax.inputs import Counter, NumberSource, counter_among
 
 TRIES = 8
@@ -48,7 +48,8 @@ class Sequence:
         function = frame.function
         if function.counter is None and frame.start is not None and self._tries:
             self._tries -= 1
-            function.counter = counter_among(frame.args, frame.kwargs, self.sources)
+            args, kwargs = thread.given or (frame.args, frame.kwargs)
+            function.counter = counter_among(args, kwargs, self.sources)
 
     def step(self, frame: Frame) -> None:
         """A step function is called: tell the step, unless the call belongs to the one that was told."""
@@ -61,7 +62,7 @@ class Sequence:
             if self._guests:
                 self._partners.update(self._guests)
                 self._guests.clear()
-            count = self._begun(frame) if function.changes_count else 1
+            count = 1 if function.call_is_step else self._begun(frame)
             if count:
                 self.tell(frame.start, None, count)
         elif leader not in self._partners:
@@ -135,6 +136,7 @@ class Sequence:
     def _adopt(self, function: Function) -> None:
         """Count a function's calls by what its inputs counted before."""
         function.counted_by = function.calls_per_step
+        function.call_is_step = function.counted_by == function.steps_per_call == 1
         if function.counter is not None:
             counter = function.counter
             function.micro_steps = counter.micro_step if counter.in_steps else counter.value % function.counted_by

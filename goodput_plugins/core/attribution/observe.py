@@ -64,7 +64,7 @@ class Observed:
         file_restores: ``(when, files)`` of checkpoints that were restored.
         counts: ``(index, number)``: what an optimizer counted, for the step at that index.
         commits: ``(begun, committed)``: the background work of each checkpoint that became durable.
-        facts: ``(what, of which function, how long)``: what findings are made of.
+        facts: ``(what, of which function, how long, how often)``: what findings are made of.
         end: the END event, if one was recorded.
         last_sign: when the process was last known to be alive.
         waits_stall: the device is the host, so that every wait for data stalls.
@@ -85,7 +85,7 @@ class Observed:
     counts: list[tuple[int, int]] = field(default_factory=list)
     failed_commits: int = 0
     commits: list[tuple[int, int]] = field(default_factory=list)
-    facts: list[tuple[str, str, int]] = field(default_factory=list)
+    facts: list[tuple[str, str, int, int]] = field(default_factory=list)
     noticed: bool = False
     plugins: dict[str, str] = field(default_factory=dict)
     sees: set[str] = field(default_factory=set)
@@ -276,7 +276,8 @@ class _Watch:
             case Kind.COMMIT_FAILED:
                 seen.failed_commits += 1
             case Kind.FACT:
-                seen.facts.append((event.name or "", str(event.data or "?"), event.duration or 0))
+                times = 1 if event.step is None else event.step
+                seen.facts.append((event.name or "", str(event.data or "?"), event.duration or 0, times))
             case Kind.NOTICE:
                 seen.noticed = True
             case Kind.END if seen.foreign or seen.end is None or _went_on(seen, seen.end):
