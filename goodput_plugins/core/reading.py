@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from goodput_plugins.core.errors import UnusableData
-from goodput_plugins.core.events import SCHEMA, Event, Kind, event_of
+from goodput_plugins.core.events import LATEST, SCHEMA, Event, Kind, event_of
 from goodput_plugins.core.foreign import read_export
 from goodput_plugins.core.runlog import Life, RunLog
 
+LONGEST_HEADER = 1 << 20
+"""A journal's first line is not longer, bytes; all that a run may be called fits."""
+MOST_SEGMENTS = 100_000
 BACKWARDS_NS = 1_000_000_000
 """Events of a kind that step back by more than this were not written by one process's clock."""
 
@@ -33,7 +36,7 @@ def read(path: Path) -> list[RunLog]:
     if path.is_dir():
         return _read_directory(path)
     try:
-        with path.open("rb") as file:
+        with path.open("rb", LONGEST_HEADER) as file:
             is_export = _header(file.peek()) is None
             logs = read_export(file, str(path)) if is_export else None
             data = b"" if is_export else file.read()
@@ -131,12 +134,12 @@ def read_journal(path: Path, data: bytes) -> JournalFile:
             f"{path}: was written by another version of goodput-plugins "
             f"({str(header['schema'])[:60]}; this one reads {SCHEMA}); upgrade to read it."
         )
-    if type(header.get("start")) is not int or not isinstance(header.get("run"), str):
+    start = header.get("start")
+    if type(start) is not int or not 0 <= start <= LATEST or not isinstance(header.get("run"), str):
         raise UnusableData(f"{path}: its header tells no run or no start.")
     lines = [line for line in data.replace(b"\0", b"").split(b"\n")[1:] if line]
-    if lines and lines[-1].startswith(b'["r",') and not lines[-1].endswith(b"]"):
-        # It was growing when the process was killed; a number without its comma may be torn.
-        lines[-1] = lines[-1].rpartition(b",")[0] + b"]]"
+    if lines:
+        lines[-1] = _mended(lines[-1])
     events, torn = _parse(lines)
     _check_order(path, events)
     lost = sum(event.step or 0 for event in events if event.kind is Kind.LOST)
@@ -154,10 +157,18 @@ def _parse(lines: list[bytes]) -> tuple[list[Event], int]:
     torn = 0
     for line in lines:
         try:
-            events.append(event_of(json.loads(line)))
+            events.append(event_of(json.loads(_mended(line))))
         except (ValueError, RecursionError):
             torn += 1
     return events, torn
+
+
+def _mended(line: bytes) -> bytes:
+    """The line of a run that was growing when the process was killed; a number without its comma may be torn."""
+    line = line.rstrip()
+    if line.startswith(b'["r",') and not line.endswith(b"]"):
+        return line.rpartition(b",")[0] + b"]]"
+    return line
 
 
 def _check_order(path: Path, events: list[Event]) -> None:
@@ -202,7 +213,7 @@ class _Run:
         """Take in a journal."""
         key = str(journal.header.get("attempt", len(self.lives)))
         number = journal.header.get("segment", 0)
-        self.segments[key].add(number if type(number) is int else 0)
+        self.segments[key].add(number if type(number) is int and 0 <= number < MOST_SEGMENTS else 0)
         self.torn += journal.torn
         self.lost += journal.lost
         if any(event.kind is Kind.RANK and event.step for event in journal.events):
