@@ -68,12 +68,13 @@ class Entries:
             threading.settrace(before)  # type: ignore[arg-type]
 
 
-def here(plugin: Plugin) -> bool:
-    """Whether the plugin's library can be imported."""
-    return importlib.util.find_spec(plugin.library.partition(".")[0]) is not None
+def triggers(plugin: Plugin) -> list[str]:
+    """The modules that trigger the plugin and can be imported here."""
+    return [name for name in plugin.hooks if importlib.util.find_spec(name.partition(".")[0]) is not None]
 
 
-PLUGINS = [plugin for plugin in TABLE if here(plugin)]
+PLUGINS = [plugin for plugin in TABLE if importlib.util.find_spec(plugin.library.partition(".")[0]) is not None]
+"""Those whose library can be imported here."""
 
 
 class Armed:
@@ -85,7 +86,7 @@ class Armed:
 
     def install(self, plugin: Plugin, *, times: int = 1) -> None:
         """Tell that the plugin's frameworks have been imported."""
-        for trigger in plugin.hooks:
+        for trigger in triggers(plugin):
             module = importlib.import_module(trigger)
             for _ in range(times):
                 self.arming.imported(trigger, module, monotonic_ns(), False)

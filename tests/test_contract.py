@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults import PLUGINS, Entries, armed
+from faults import PLUGINS, Entries, armed, triggers
 from running import Runner
 from training import LOOPS
 
@@ -120,7 +120,7 @@ def test_hooks_that_are_installed_twice_count_once_and_leave_nothing_when_they_g
             train(run.folder)
         assert all(now is not then for now, then in zip(state(places), hooked, strict=True))
     assert told(once) == told(twice)
-    assert told(once)[Kind.PLUGIN, None] in (1, 2) and len(told(once)) > 4
+    assert told(once)[Kind.PLUGIN, None] in (1, 2) and len(told(once)) >= 4
 
 
 @each_plugin_here
@@ -131,7 +131,7 @@ def test_a_library_that_is_too_old_is_not_hooked(plugin: Plugin, run: Runner) ->
         f"plugin = next(plugin for plugin in TABLE if plugin.name == {plugin.name!r})\n"
         "plugin.since = '999'\n"
         f"arming = arm([plugin], {{'GOODPUT_PLUGINS': {plugin.name!r}}})\n"
-        + "".join(f"import {trigger}\n" for trigger in plugin.hooks)
+        + "".join(f"import {trigger}\n" for trigger in triggers(plugin))
         + "assert not arming._installed\n"
         f"assert not [name for name in sys.modules if name.startswith('goodput_plugins.{plugin.name}')]\n"
     )
@@ -187,13 +187,11 @@ def test_a_folder_of_the_users_that_is_named_like_a_framework_is_what_it_is_with
 ) -> None:
     train = "def train(): return 'mine'\n"
     for trigger in plugin.hooks:
-        *parents, name = trigger.split(".")
         folder = run.folder
-        for parent in parents:
-            folder /= parent
+        for name in trigger.split("."):
+            folder /= name
             folder.mkdir(exist_ok=True)
-            (folder / "__init__.py").write_text(train)
-        (folder / f"{name}.py").write_text(train)
+            (folder / "__init__.py").write_text("def train(): return 'mine'\n")
     script = "".join(f"import {trigger}; print({trigger}.train())\n" for trigger in plugin.hooks)
     plain, hooked = run(script), run(script, GOODPUT_PLUGINS="auto")
     assert hooked.stdout == plain.stdout
@@ -204,7 +202,7 @@ def test_a_folder_of_the_users_that_is_named_like_a_framework_is_what_it_is_with
 
 @each_plugin_here
 def test_each_framework_is_theirs_while_our_adapter_of_that_name_is_loaded(plugin: Plugin, run: Runner) -> None:
-    names = sorted({plugin.library, *plugin.hooks})
+    names = sorted({plugin.library, *triggers(plugin)})
     script = "import importlib\n" + "".join(f"import {name}\n" for name in names)
     for name in names:
         script += f"print(importlib.import_module({name!r}).__spec__.origin)\n"

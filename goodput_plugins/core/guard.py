@@ -48,6 +48,13 @@ class Guard:
             self.failed(error)
             return None
 
+    def anyway(self, ours: Callable[[], object], /) -> None:
+        """Run ``ours`` also if the plugin is off: what puts things back."""
+        try:
+            ours()
+        except Exception as error:
+            self.failed(error)
+
     def failed(self, error: Exception) -> None:
         """Switch the plugin off and say so once."""
         if strict:

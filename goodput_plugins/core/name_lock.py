@@ -36,19 +36,41 @@ class NameLock:
         try:
             import _socket  # the module `socket` costs milliseconds
 
-            place = os.stat(folder)
-            identity = f"{place.st_dev}:{place.st_ino}:{os.getuid()}"
             held = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
-            held.bind(b"\0goodput/" + hashlib.sha256(identity.encode()).hexdigest()[:32].encode())
-        except OSError as error:
-            return error.errno != errno.EADDRINUSE
-        except (ImportError, AttributeError):
+        except (OSError, ImportError, AttributeError):
             return True
+        try:
+            held.bind(_address(folder))
+        except OSError as error:
+            held.close()
+            return error.errno != errno.EADDRINUSE
         self._socket = held
         return True
+
+    def is_taken(self, folder: Path) -> bool:
+        """Whether a living process holds that directory, asked without holding it for a moment."""
+        try:
+            import _socket
+
+            asking = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
+        except (OSError, ImportError, AttributeError):
+            return False
+        try:
+            asking.connect(_address(folder))
+            return True
+        except OSError:
+            return False
+        finally:
+            asking.close()
 
     def release(self) -> None:
         """Let others have it; a forked child does this at once, which leaves the parent's hold as it is."""
         held, self._socket = self._socket, None
         if held is not None:
             held.close()
+
+
+def _address(folder: Path) -> bytes:
+    place = os.stat(folder)
+    identity = f"{place.st_dev}:{place.st_ino}:{os.getuid()}"
+    return b"\0goodput/" + hashlib.sha256(identity.encode()).hexdigest()[:32].encode()

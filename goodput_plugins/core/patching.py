@@ -95,13 +95,13 @@ class Hooks:
 
     def uninstall(self) -> None:
         """Put everything back as it was."""
-        Guard(self.guard.plugin)(self.patches.undo)
+        self.guard.anyway(self.patches.undo)
         self.close()
 
     def close(self) -> None:
         """Stop what the adapter runs, each part for itself, also if the plugin is off."""
         while self.at_close:
-            Guard(self.guard.plugin)(self.at_close.pop())
+            self.guard.anyway(self.at_close.pop())
 
 
 def around(

@@ -49,8 +49,7 @@ class Place:
 
     def journal(self, rank: int | None) -> Journal | None:
         """A journal with its header and start; None, said once, where there can be none."""
-        if not self.run:
-            self.run = rundir.run_name(self._environ, folder=self._begun_in)
+        self._name()
         path = self._folder(self.run) / rundir.journal_name(self._started, rank)
         try:
             self._new = [new for new in (path.parent, path.parent.parent) if not new.exists()]
@@ -63,6 +62,10 @@ class Place:
             return None
         journal.write(encode(Event(Kind.START, self._started)))
         return journal
+
+    def is_taken(self) -> bool:
+        """Whether another living process holds the run's name."""
+        return self._lock.is_taken(self._folder(self._name()))
 
     def take_name(self) -> bool:
         """Hold the run's name, or the next that is free; False if it is another than it was."""
@@ -107,6 +110,11 @@ class Place:
         self.release()
         _remove(self._new)
         _remove(self._old)
+
+    def _name(self) -> str:
+        if not self.run:
+            self.run = rundir.run_name(self._environ, folder=self._begun_in)
+        return self.run
 
     def _folder(self, run: str) -> Path:
         return rundir.run_dir(run, rundir.root(self._environ, folder=self._begun_in))

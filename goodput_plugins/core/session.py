@@ -7,11 +7,12 @@ A process has one :class:`Session`, made by whoever needs it first::
 
 It goes through four states. *Armed*: what hooks tell is kept in memory, nothing is opened, so a
 process that never trains leaves no trace. *Starting*, from the first sign of training: a journal
-holds what was kept, then each line as it comes, and a heartbeat every 5 s. *Recording*, from the first
-step: now this is surely a primary process, so it holds the run's name, and its journal moves if another
-one does. *Over*: the process has ended, or turned out to be one that keeps no journal (a forked child,
-a process other than the primary one, a disk that cannot be written); whatever hooks tell then is
-dropped.
+holds what was kept, then each line as it comes, and a heartbeat every 5 s; only where another process
+holds the run's name it is all kept in memory still, since this may be a helper of that one.
+*Recording*, from the first step: now this is surely a primary process, so it holds the run's name,
+and where another one does it records under a name of its own. *Over*: the process has ended, or turned
+out to be one that keeps no journal (a forked child, a process other than the primary one, a disk that
+cannot be written); whatever hooks tell then is dropped.
 
 Nothing here raises into the training job or holds up its exit for more than 2 s.
 """
@@ -88,17 +89,17 @@ class Session:
             say(f"this process records the run '{self._place.run}' already; what is recorded for '{name}' joins it.")
             return
         self._place.call(name)
-        if self.state is State.STARTING:
+        if self.state is State.STARTING and self.journal is not None:
             self._guard(self._move)
 
     def close(self) -> None:
         """The process ends now: stop what plugins run, write how it ended, close the journal."""
         end = Guard("session")(self._end)
         try:
-            Guard("session")(self._stop_plugins)
+            self._guard.anyway(self._stop_plugins)
         finally:
             if end is not None:
-                Guard("session")(self._finish, end)
+                self._guard.anyway(lambda: self._finish(end))
 
     def ends_by(self, how: str) -> None:
         """A trainer is leaving the process for this reason, as END names it; see :meth:`Exits.expect`."""
@@ -125,7 +126,7 @@ class Session:
             self._exits.uninstall,
         ):
             if leave is not None:
-                Guard("session")(leave)
+                self._guard.anyway(leave)
 
     # --- from armed to recording -------------------------------------------------------------------
 
@@ -138,8 +139,10 @@ class Session:
     def _open(self) -> None:
         told = env.rank(self._environ)
         self._rank = told and told[0]
-        self.journal = self._place.journal(self._rank) if self._keeps() else None
-        if self.journal is None:
+        waits = not self._rank and self._place.is_taken()  # by the process that this one may be a helper of
+        if self._keeps() and not waits:
+            self.journal = self._place.journal(self._rank)
+        if self.journal is None and not waits:
             self._drop_all()
             return
         self.state = State.STARTING
@@ -153,7 +156,7 @@ class Session:
     def _hold(self, line: bytes) -> None:
         """Keep a line for the journal to come."""
         self._held.keep(line)
-        if self.journal is not None:  # another thread opened it between the caller's look and this line
+        if self.state is not State.ARMED:  # another thread began to record between the caller's look and this line
             self._held.release(self._start)
 
     def _start(self, line: bytes) -> None:
@@ -172,7 +175,8 @@ class Session:
             return
         self.state = State.RECORDING
         try:
-            if not self._rank and not self._place.take_name():
+            kept = bool(self._rank) or self._place.take_name()
+            if self.journal is None or not kept:
                 self._move()
         finally:
             self._copies.clear()

@@ -96,7 +96,9 @@ class Signals:
 
         self._patches.set(signal, name, hooked)
 
-    def _instead_of(self, signalnum: Any, handler: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    def _instead_of(
+        self, signalnum: Any = None, handler: Any = None, *rest: Any, **wrong: Any
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         """The arguments with which ``signal.signal`` is called; None: with those of the host."""
         if signalnum != SIGTERM:
             return None
@@ -106,11 +108,11 @@ class Signals:
             return (signalnum, self._ours), {}
         return None
 
-    def _shown(self, handler: Any, *args: Any, **kwargs: Any) -> Any:
+    def _shown(self, stands: Any, /, *args: Any, **kwargs: Any) -> Any:
         """What the host sees where this handler stands."""
-        if isinstance(handler, _Chained):
-            return handler.host
-        return signal.SIG_DFL if isinstance(handler, SigtermHandler) else handler
+        if isinstance(stands, _Chained):
+            return stands.host
+        return signal.SIG_DFL if isinstance(stands, SigtermHandler) else stands
 
 
 class _Chained:

@@ -88,7 +88,7 @@ class SigtermHandler:
         if os.getpid() != self._process:  # a forked child, which has no such thread
             os.close(self._pipe)
 
-    def shown_wakeup_fd(self, used: int, fd: int = -1, **kwargs: Any) -> int:
+    def shown_wakeup_fd(self, used: int, fd: int, /, **kwargs: Any) -> int:
         """What the host is told to have been the wake-up descriptor; where it leaves it free we use it again."""
         if self.taken and fd == -1:
             self._use_wakeup_fd()
