@@ -185,7 +185,6 @@ def test_a_library_that_is_absent_is_said_if_asked_for_by_name(
 def test_a_folder_of_the_users_that_is_named_like_a_framework_is_what_it_is_without_us(
     plugin: Plugin, run: Runner
 ) -> None:
-    train = "def train(): return 'mine'\n"
     for trigger in plugin.hooks:
         folder = run.folder
         for name in trigger.split("."):
