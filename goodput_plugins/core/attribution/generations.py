@@ -66,11 +66,34 @@ class Attempt:
 
 @dataclass
 class Group:
-    """The attempts of one generation."""
+    """The attempts of one generation.
 
-    attempts: list[Attempt]
+    Attributes:
+        stride: every how many steps one is logged (n), the usual distance; 1 where it cannot be told.
+        first: the number of its first step; None while no number is known.
+        highest: the highest number of a step.
+    """
+
+    attempts: list[Attempt] = field(default_factory=list)
     stride: int = 1
-    """Every how many steps one is logged (n)."""
+    first: int | None = None
+    highest: int = -1
+    _distances: Counter[int] = field(default_factory=Counter)
+
+    def add(self, attempt: Attempt) -> None:
+        """Take in the next attempt."""
+        self.attempts.append(attempt)
+        numbers = attempt.numbers
+        if not numbers:
+            return
+        self.first = numbers[0] if self.first is None else self.first
+        if isinstance(numbers, range):
+            self.highest = max(self.highest, numbers[-1])
+            self._distances[1] += len(numbers) - 1
+        else:
+            self.highest = max(self.highest, max(numbers))
+            self._distances.update(b - a for a, b in pairwise(numbers) if b > a)
+        self.stride = min(self._distances, key=lambda n: (-self._distances[n], n)) if self._distances else 1
 
 
 def group(lives: Iterable[Observed]) -> list[Group]:
@@ -83,27 +106,15 @@ def group(lives: Iterable[Observed]) -> list[Group]:
             continue
         attempt = _numbered(seen, positions, files, first=not groups)
         if not groups or _begins_anew(attempt, groups[-1]):
-            groups.append(Group([]))
+            groups.append(Group())
             if not attempt.resumed:
                 attempt = _numbered(seen, {}, Files(), first=True)
-        groups[-1].attempts.append(attempt)
-        groups[-1].stride = stride_of(groups[-1].attempts)
+        groups[-1].add(attempt)
         _place_saves(attempt, groups[-1].stride)
         positions |= {saved.label: at for saved, at in attempt.saves_at if saved.label is not None}
         for saved, at in attempt.saves_at:
             files.add(saved, at)
     return groups
-
-
-def stride_of(attempts: Sequence[Attempt]) -> int:
-    """The usual distance between logged step numbers (n); 1 where it cannot be told."""
-    steps: Counter[int] = Counter()
-    for attempt in attempts:
-        if isinstance(attempt.numbers, range):
-            steps[1] += len(attempt.numbers) - 1
-        elif attempt.numbers is not None:
-            steps.update(b - a for a, b in pairwise(attempt.numbers) if b > a)
-    return min(steps, key=lambda n: (-steps[n], n)) if steps else 1
 
 
 def _begins_anew(attempt: Attempt, group: Group) -> bool:
@@ -116,10 +127,9 @@ def _begins_anew(attempt: Attempt, group: Group) -> bool:
 
 def _goes_on(attempt: Attempt, group: Group) -> bool:
     """Whether its first step is above the generation's first and at most one (n) above its last."""
-    known = [a.numbers for a in group.attempts if a.numbers]
-    if not attempt.numbers or not known:
+    if not attempt.numbers or group.first is None:
         return False
-    return known[0][0] < attempt.numbers[0] <= max(map(max, known)) + group.stride
+    return group.first < attempt.numbers[0] <= group.highest + group.stride
 
 
 def _numbered(seen: Observed, positions: dict[int, int], files: Files, *, first: bool) -> Attempt:

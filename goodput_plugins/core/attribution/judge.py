@@ -49,22 +49,22 @@ def _judge_waits(ledger: Ledger) -> None:
     ideal = ledger.ideal
     if ledger.device is not None or ledger.attempt.seen.waits_stall or ideal is None:
         return
-    waits = {step: waited for step, waited in enumerate(ledger.waits) if waited}
+    waits = list(ledger.waits)
     for piece in ledger.pieces:
         step = bisect_right(ledger.begins, piece.start) - 1
         if piece.source == WAIT and step >= 0:
-            waits[step] = waits.get(step, 0) + piece.end - piece.start
-    if not waits:
+            waits[step] += piece.end - piece.start
+    if not any(waits):
         return
-    ledger.own = own = list(ledger.nets)
     first_step, first_wait = _first_wait(ledger)
-    for step, waited in waits.items():
-        at_once = first_wait if step == first_step else 0
-        room = max(0, own[step] + waited - at_once - ledger.weight(step) * ideal)
-        stalled = at_once + min(waited - at_once, room)
-        if stalled < waited:
-            ledger.stalled[step] = stalled
-            own[step] += waited - stalled
+    if first_step >= 0:
+        waits[first_step] -= first_wait
+    if ledger.stride == 1 and not ledger.weights:
+        room = [ideal - net if net < ideal else 0 for net in ledger.nets]
+    else:
+        room = [max(0, ledger.weight(step) * ideal - net) for step, net in enumerate(ledger.nets)]
+    ledger.overlaps = [wait if wait < free else free for wait, free in zip(waits, room, strict=True)]
+    ledger.own = [net + overlap for net, overlap in zip(ledger.nets, ledger.overlaps, strict=True)]
 
 
 def _first_wait(ledger: Ledger) -> tuple[int, int]:

@@ -49,7 +49,7 @@ class Ledger:
 
         ideal: by which the attempt is judged; None where there is none.
         own: ``nets`` and what waits overlapped (rule 3).
-        stalled: how much of a step's waits stalls, where not all of it does.
+        overlaps: of each step, how much of its waits was overlapped; empty where all of them stall.
         excess: FIRST_STEP time of the first interval.
         slow: SLOW_STEP time by step.
         last_owns: the progress of the last step; None: all that it has left.
@@ -78,7 +78,7 @@ class Ledger:
 
     ideal: int | None = None
     own: Sequence[int] = ()
-    stalled: dict[int, int] = field(default_factory=dict)
+    overlaps: Sequence[int] = ()
     excess: int = 0
     slow: dict[int, int] = field(default_factory=dict)
     last_owns: int | None = None

@@ -94,7 +94,7 @@ class _Attempt:
         progress = sum(ledger.own[begin:end])
         lost = ledger.is_lost(begin)
         self._spend(WASTED if lost else PRODUCTIVE, progress)
-        self._spend(WAIT, sum(ledger.waits[begin:end]))
+        self._spend(WAIT, sum(ledger.waits[begin:end]) - sum(ledger.overlaps[begin:end]))
         self._spend(HOST_GAP, sum(ledger.gaps[begin:end]))
         for start, stop, source in ledger.pieces_between(ledger.begins[begin], ledger.interval(end - 1)[1]):
             self.spent[source] += stop - start
@@ -120,7 +120,7 @@ class _Attempt:
         """The steps of the window that are not like others."""
         ledger = self.ledger
         first, stop = self._overlapping()
-        singles = {0, len(ledger.begins) - 1, first, stop - 1, *ledger.slow, *ledger.lost_from, *ledger.stalled}
+        singles = {0, len(ledger.begins) - 1, first, stop - 1, *ledger.slow, *ledger.lost_from}
         keeps = self.generation.preserved
         if keeps is not None and (ledger.stride > 1 or ledger.weights):
             singles |= {bisect_right(ledger.numbers, keeps, *stretch) - 1 for stretch in ledger.stretches}

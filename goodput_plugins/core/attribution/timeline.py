@@ -72,7 +72,7 @@ class Generation:
 
     @property
     def completed(self) -> bool:
-        return self.attempts[-1].exit == "completed"
+        return self.ledgers[-1].attempt.exit == "completed"
 
     @cached_property
     def disrupted_at(self) -> list[int]:
@@ -105,8 +105,9 @@ class Generation:
         ledger = self.ledgers[life]
         begin, end = ledger.interval(step)
         pieces = sorted(ledger.pieces_between(begin, end) + ledger.waits_between(begin, end))
-        if step in ledger.stalled:
-            pieces = _stalled_part(pieces, ledger.stalled[step])
+        if ledger.overlaps and ledger.overlaps[step]:
+            waited = sum(piece.end - piece.start for piece in pieces if piece.source == WAIT)
+            pieces = _stalled_part(pieces, waited - ledger.overlaps[step])
         if ledger.device is not None and step + 1 < len(ledger.begins):
             pieces = _with_gap(pieces, ledger.device.free[step], end)
         own = end - begin - sum(piece.end - piece.start for piece in pieces)
@@ -116,7 +117,7 @@ class Generation:
         """Rule 2: what lies between an attempt's own time and the next one, or the end."""
         ledger = self.ledgers[life]
         until = ledger.until + ledger.beyond
-        following = self.attempts[life + 1] if life + 1 < len(self.ledgers) else None
+        following = self.ledgers[life + 1].attempt if life + 1 < len(self.ledgers) else None
         if ledger.beyond:
             source = WASTED if ledger.is_lost(len(ledger.begins) - 1) else PRODUCTIVE
             yield Segment(ledger.until, until, *source, life, ledger.numbers[-1])
