@@ -35,7 +35,7 @@ def read_entries(entries: Iterable[Any]) -> list[RunLog]:
     return jobs.logs()
 
 
-def read_export(file: BufferedReader, source: str) -> list[RunLog]:
+def read_export(file: BufferedReader[Any], source: str) -> list[RunLog]:
     """The same for a file that was opened in binary mode; it is never held in whole.
 
     Raises:
@@ -98,7 +98,7 @@ class Jobs:
     def _add(self, shape: _Shape) -> None:
         self.empty = False
         names = [payload.get("job_name") for payload in shape.payloads]
-        if all(name == names[0] for name in names):
+        if names.count(names[0]) == len(names):
             self._job(names[0]).add(shape.payloads, shape.written)
             return
         for name, payload, written in zip(names, shape.payloads, shape.written, strict=True):

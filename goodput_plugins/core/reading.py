@@ -12,6 +12,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def read(path: Path) -> list[RunLog]:
     if path.is_dir():
         return _read_directory(path)
     try:
-        with path.open("rb", LONGEST_HEADER) as file:
+        with BufferedReader(path.open("rb", 0), LONGEST_HEADER) as file:
             is_export = _header(file.peek()) is None
             logs = read_export(file, str(path)) if is_export else None
             data = b"" if is_export else file.read()

@@ -67,7 +67,11 @@ def observe_compiler(callback: Any, hooks: Hooks) -> None:
     def compilation_ended(args: Any) -> None:
         recorder.finish(Activity.COMPILE, name=COMPILE)
 
-    begins, ends = functools.partial(guard, compilation_begins), functools.partial(guard, compilation_ended)
+    def begins(args: Any) -> None:
+        guard(compilation_begins, args)
+
+    def ends(args: Any) -> None:
+        guard(compilation_ended, args)
 
     def remove() -> None:
         for callbacks, ours in ((handler.start_callbacks, begins), (handler.end_callbacks, ends)):
