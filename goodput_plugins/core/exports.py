@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, BinaryIO
 
-PIECE = 4 * 1024 * 1024
+PIECE = 1024 * 1024
 """How much is read at a time, bytes."""
-LONGEST = 16 * PIECE
+LONGEST = 64 * PIECE
 """No entry is longer; what seems to be is no JSON."""
 
 _SPACE = b" \t\r\n"
@@ -86,7 +86,7 @@ def _of_list(data: bytes, last: bool) -> tuple[Piece, bytes]:
         end = _last_comma(data)
         if end < 0 and len(data) < LONGEST:
             return Piece(), data
-    entries = _fast(data[:end])
+    entries = _fast(memoryview(data)[:end])
     return (Piece(entries), data[end + 1 :]) if entries is not None else _of_text(data, last)
 
 
@@ -153,11 +153,11 @@ def _parsed(line: bytes) -> Any:
 _Fast = Callable[[bytes], "list[Any] | None"]
 
 
-def _fast(data: bytes) -> list[Any] | None:
+def _fast(data: bytes | memoryview) -> list[Any] | None:
     """The entries that these bytes hold, with commas between; None if they are not that."""
     global _reader
     _reader = _reader or _best_reader()
-    return _reader(b"[" + data + b"]")
+    return _reader(b"".join((b"[", data, b"]")))
 
 
 _reader: _Fast | None = None

@@ -16,7 +16,7 @@ from itertools import compress
 from typing import Any
 
 from goodput_plugins.core.compact import Attempts
-from goodput_plugins.core.events import Activity, Event, Kind, is_number
+from goodput_plugins.core.events import LARGEST_STEP, Activity, Event, Kind
 from goodput_plugins.core.payloads import LATEST, NotUnderstood, step_number, translate
 from goodput_plugins.core.runlog import UNKNOWN, column
 
@@ -83,11 +83,12 @@ class Told:
         if times is None:
             return False
         if key == "step_start_time":
-            numbers = [payload.get("step_count") for payload in payloads]
-            whole = numbers if {int}.issuperset(map(type, numbers)) else list(map(step_number, numbers))
-            if not all(map(is_number, whole)):
+            numbers: list[Any] = [payload.get("step_count") for payload in payloads]
+            if not {int}.issuperset(map(type, numbers)):
+                numbers = list(map(step_number, numbers))
+            if None in numbers or min(numbers) < -1 or max(numbers) > LARGEST_STEP:
                 return False
-            self.numbers.extend(filter(is_number, whole))
+            self.numbers.extend(numbers)
             self.steps.extend(times, written)
         else:
             (self.begins if key == "data_loading_start_time" else self.ends).extend(times, written)
@@ -134,4 +135,7 @@ def nanoseconds(values: Sequence[Any]) -> list[int] | None:
         return None
     if min(values) < 0 or max(values) >= LATEST or not math.isfinite(sum(values)):
         return None
-    return [int(value) * 1_000_000_000 + round(value % 1 * 1_000_000_000) for value in values]
+    whole = list(map(int, values))
+    return [
+        full * 1_000_000_000 + round((value - full) * 1_000_000_000) for value, full in zip(values, whole, strict=True)
+    ]
