@@ -449,3 +449,36 @@ def test_a_logger_that_is_handed_in_gets_the_librarys_payloads(monkeypatch: pyte
         {"job_name": "job", "elastic_wait_event_type": "scale_up", "elastic_wait_start_time": at + 6},
         {"job_name": "job", "job_end_time": at + 7},
     ]
+
+
+JAX = """
+import time, jax, jax.numpy as jnp, optax
+from goodput_plugins import measurement
+recorder = measurement.GoodputRecorder("digits", "goodput_digits", logging_enabled=True)
+optimizer = optax.sgd(0.1)
+weights = jnp.ones((64, 64))
+state = optimizer.init(weights)
+
+@jax.jit
+def train_step(weights, state, batch):
+    loss, gradient = jax.value_and_grad(lambda w: jnp.mean((batch @ w) ** 2))(weights)
+    updates, state = optimizer.update(gradient, state)
+    return optax.apply_updates(weights, updates), state, loss
+
+with recorder.record_event(measurement.Event.JOB):
+    for step in range(100, 160):
+        with recorder.record_event(measurement.Event.DATA_LOADING): batch = jnp.ones((64, 64))
+        with recorder.record_event(measurement.Event.STEP, step):
+            weights, state, loss = train_step(weights, state, batch)
+    float(loss)
+"""
+
+
+def test_a_jax_loop_that_tells_its_steps_and_is_hooked_has_each_step_once(run: Runner) -> None:
+    pytest.importorskip("jax")
+    run(JAX, GOODPUT_PLUGINS="jax", JAX_PLATFORMS="cpu")
+    assert [event.step for event in told(run, Kind.STEP)] == list(range(100, 160))
+    report = report_on(run)
+    assert (report.run, report.steps.last, report.steps.count) == ("digits", 159, 60)
+    assert report.breakdown.detail(Bucket.PROGRAM_STARTUP).get("COMPILE", 0) > 0
+    assert report.plugins.keys() == {"jax"}
