@@ -209,7 +209,7 @@ def test_sys_exit_stays_what_it_was(run: Runner) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "as_the_shell_sees_it"), [(None, 0), (0, 0), (3, 3), (256, 0), (-1, 255), (True, 1), ("text", 1), ((), 1)]
+    ("code", "as_the_shell_sees_it"), [(None, 0), (0, 0), (3, 3), (256, 0), (-1, 255), (True, 1), ("text", 1), ([], 1)]
 )
 def test_the_code_is_the_one_that_the_system_tells(run: Runner, code: Any, as_the_shell_sees_it: int) -> None:
     assert status(code) == as_the_shell_sees_it
