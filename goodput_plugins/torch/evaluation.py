@@ -1,6 +1,6 @@
 """Evaluations of a plain loop: from ``eval()`` to ``train()`` of the module that the optimizer trains.
 
-The module is known by its parameters: it holds at least half of those of an optimizer that has stepped. So freezing
+The module is known by its parameters: it holds more than half of those of an optimizer that has stepped. So freezing
 a batch norm, or a frozen backbone, begins nothing. Where training goes on without ``train()``, the evaluation ends
 with the next batch from the training loader, or at the latest when the optimizer steps; if it was the latter, the
 module trains in evaluation mode, and from then on its ``eval()`` means nothing.
@@ -58,7 +58,7 @@ class Evaluations:
         mine = {id(parameter) for parameter in module.parameters()}
         for optimizer in list(self._loop.optimizers):
             trained = [id(parameter) for group in optimizer.param_groups for parameter in group["params"]]
-            if 2 * sum(parameter in mine for parameter in trained) >= len(trained) > 0:
+            if 2 * sum(parameter in mine for parameter in trained) > len(trained):
                 return True
         return False
 
