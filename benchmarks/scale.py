@@ -3,9 +3,8 @@
     python benchmarks/scale.py [--steps 1000000 10000000]
 
 Writes, as ``gcloud logging read --format=json`` prints them, the entries of a job of so many steps: three
-a step, 100 restarts, 10,000 custom events, 1,000 saves; runs the command on them; then polls a live
-reader while ten new events at a time arrive. Where Google's library is installed, its calculator is run
-on the same entries. Targets, for a million steps: 10 s and 300 MB; 5 ms a poll.
+a step, 100 restarts, 10,000 custom events, 1,000 saves; and runs the command on them. Where Google's
+library is installed, its calculator is run on the same entries. Target for a million steps: 10 s and 300 MB.
 """
 
 from __future__ import annotations
