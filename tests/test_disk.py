@@ -199,13 +199,13 @@ def test_a_disk_that_is_unmounted_is_no_crash(run: Runner) -> None:
 
 
 def test_a_run_over_many_segments_is_one_attempt(run: Runner) -> None:
-    small = "from goodput_plugins.core.journal import Journal\nJournal.__init__.__kwdefaults__['segment'] = 20_000\n"
-    done = run(small + RECORD + "train(5000)\ntime.sleep(0.1)\ntrain(5000)\n" + TRAINED)
-    assert done.stdout == "trained 10000\n" and done.stderr == ""
-    assert len(run.journals) > 5
+    small = "from goodput_plugins.core.journal import Journal\nJournal.__init__.__kwdefaults__['segment'] = 50_000\n"
+    done = run(small + RECORD + "train(10_000)\ntime.sleep(0.1)\ntrain(10_000)\n" + TRAINED)
+    assert done.stdout == "trained 20000\n" and done.stderr == ""
+    assert len(run.journals) > 2
     log = logs(run.runs)
-    assert len(log.lives) == 1 and list(log.lives[0].steps.numbers) == list(range(10_000))
-    assert list(log.lives[0].steps.ordinals) == list(range(10_000))
+    assert len(log.lives) == 1 and list(log.lives[0].steps.numbers) == list(range(20_000))
+    assert list(log.lives[0].steps.ordinals) == list(range(20_000))
     (same,) = read(run.journals[-1])
     assert same == log
     assert report(log).status == "completed"

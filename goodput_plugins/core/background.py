@@ -35,22 +35,30 @@ class Background:
 
     Args:
         file: where its thread writes.
+        limit: beyond this size another file is due, bytes.
         on_error: told, on that thread, what could not be done.
 
     Raises:
         RuntimeError: there can be no further thread.
     """
 
-    def __init__(self, file: PlainFile, on_error: Callable[[OSError], None]) -> None:
+    def __init__(self, file: PlainFile, limit: float, on_error: Callable[[OSError], None]) -> None:
         self.path = file.path
+        self.due = False
+        self._limit = limit
         self._file = file
         self._on_error = on_error
         self._calls: SimpleQueue[bytes | Callable[[], None]] = SimpleQueue()
-        self._given = self._taken = self._lost = 0
+        self._given = self._taken = self._lost = self._earlier = 0
         self._unfinished = self._skipping = self._over = False
         self._there = True
         self._thread = Thread(target=self._work, name="goodput-journal", daemon=True)
         self._thread.start()
+
+    @property
+    def length(self) -> int:
+        """How much it holds once all is written, bytes."""
+        return self._given - self._earlier
 
     def line(self, piece: bytes) -> None:
         if self._unfinished:
@@ -67,6 +75,8 @@ class Background:
     def turn(self, path: Path, head: bytes) -> None:
         self.path = path
         self._unfinished = False
+        self._earlier = self._given
+        self.due = False
         self._calls.put(partial(self._file.turn, path, head))
 
     def is_there(self) -> bool:
@@ -91,6 +101,7 @@ class Background:
             raise _too_slow()
         self._given += len(piece)
         self._calls.put(piece)
+        self.due = self.length >= self._limit
 
     def _work(self) -> None:
         call: bytes | Callable[[], None] | None = None
@@ -148,12 +159,13 @@ def _too_slow() -> OSError:
     return OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
 
 
-def open_file(path: Path, head: bytes, on_error: Callable[[OSError], None]) -> PlainFile | Background:
+def open_file(path: Path, head: bytes, limit: float, on_error: Callable[[OSError], None]) -> PlainFile | Background:
     """A new file, written in the way that its file system allows.
 
     Args:
         path: where; its folder is made if it is not there.
         head: what comes before its first line.
+        limit: beyond this size another file is due, bytes.
         on_error: told what another thread could not write.
 
     Raises:
@@ -162,9 +174,8 @@ def open_file(path: Path, head: bytes, on_error: Callable[[OSError], None]) -> P
     fd = make(path)
     kind = file_system(fd)
     if kind in MAPPABLE and hasattr(os, "posix_fallocate"):
-        return MappedFile(path, fd, head)
-    file = PlainFile(path, fd, head)
+        return MappedFile(path, fd, head, limit)
     if is_remote(kind):
         with suppress(RuntimeError):  # no further thread can be had
-            return Background(file, on_error)
-    return file
+            return Background(PlainFile(path, fd, head), limit, on_error)
+    return PlainFile(path, fd, head, limit)

@@ -18,6 +18,7 @@ import errno
 import mmap
 import os
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 
 CHUNK = 256 * 1024
@@ -33,13 +34,17 @@ class PlainFile:
         path: where the file lies.
         fd: it, open for reading and writing, and empty.
         head: what comes before its first line.
+        limit: beyond this size another file is due, bytes.
 
     Attributes:
+        due: another file is.
         lost: how many pieces could not be written since the last that could.
     """
 
-    def __init__(self, path: Path, fd: int, head: bytes) -> None:
+    def __init__(self, path: Path, fd: int, head: bytes, limit: float = inf) -> None:
         self.path = path
+        self.due = False
+        self._limit = self._each = limit
         self._head = head
         self._fd = fd
         self._identity = _identity(os.fstat(fd))
@@ -60,8 +65,17 @@ class PlainFile:
         self._head = b""
         self.lost = 0
 
-    def more(self, piece: bytes) -> None:
-        """Make the line that is open longer."""
+    @property
+    def length(self) -> int:
+        """How much it holds, bytes."""
+        return self._length
+
+    def more(self, piece: bytes) -> object:
+        """Make the line that is open longer.
+
+        Raises:
+            ValueError: this is no place for it; another line is to be begun.
+        """
         try:
             self._put(piece)
         except OSError:
@@ -71,9 +85,11 @@ class PlainFile:
 
     def turn(self, path: Path, head: bytes) -> None:
         """Close this file and go on in a new one; if that cannot be made, in this one."""
+        self.due, self._limit = False, self.length + self._each
         fd = make(path)
         with suppress(OSError):
             self.close()
+        self._limit = self._each
         self._fd, self._identity = fd, _identity(os.fstat(fd))
         self.path, self._head, self._length, self._unfinished = path, head, 0, False
 
@@ -111,7 +127,9 @@ class PlainFile:
         written = os.pwrite(self._fd, piece, self._length)
         if written < len(piece):  # the next piece takes its place
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self._length += written
+        before, self._length = self._length, self._length + written
+        if before < self._limit <= self._length:
+            self.due = True
 
 
 class MappedFile(PlainFile):
@@ -121,30 +139,26 @@ class MappedFile(PlainFile):
     training. Where that cannot be had (any more), pieces are written.
     """
 
-    def __init__(self, path: Path, fd: int, head: bytes) -> None:
-        super().__init__(path, fd, head)
+    def __init__(self, path: Path, fd: int, head: bytes, limit: float = inf) -> None:
+        super().__init__(path, fd, head, limit)
         self._map: mmap.mmap | None = None
         self._may_map = True
-        self._begin = self._at = self._room = 0
+        self._begin = 0
+
+    @property
+    def length(self) -> int:
+        return self._begin + self._map.tell() if self._map is not None else self._length
 
     def line(self, piece: bytes) -> None:
-        end = self._at + len(piece)
-        if end >= self._room or self._unfinished or self.lost:
+        if self._unfinished or self.lost or self._map is None:
             super().line(piece)
             return
-        assert self._map is not None
-        self._map[self._at : end] = piece
-        self._at = end
-        self._unfinished = piece[-1:] != b"\n"
-
-    def more(self, piece: bytes) -> None:
-        end = self._at + len(piece)
-        if end >= self._room:
-            super().more(piece)
+        try:
+            self._map.write(piece)  # one call, so that no signal handler and no other thread comes in between
+        except ValueError:
+            super().line(piece)
             return
-        assert self._map is not None
-        self._map[self._at : end] = piece
-        self._at = end
+        self._unfinished = piece[-1:] != b"\n"
 
     def turn(self, path: Path, head: bytes) -> None:
         super().turn(path, head)
@@ -159,33 +173,32 @@ class MappedFile(PlainFile):
         if not self._may_map:
             super()._put(piece)
             return
-        before, rest = self._begin + self._at, piece
+        before, rest = self.length, piece
         try:
             while rest:
-                if self._at == self._room:
+                room = 0 if self._map is None else CHUNK - self._map.tell()
+                if not room:
                     self._map_next()
-                assert self._map is not None
-                part, rest = rest[: self._room - self._at], rest[self._room - self._at :]
-                self._map[self._at : self._at + len(part)] = part
-                self._at += len(part)
+                elif self._map is not None:
+                    self._map.write(rest[:room])
+                    rest = rest[room:]
         except (OSError, ValueError):
             self._unmap()
             self._length = before
             super()._put(piece)
 
     def _map_next(self) -> None:
-        begin = self._begin + self._room
+        begin = 0 if self._map is None else self._begin + CHUNK
         os.posix_fallocate(self._fd, begin, CHUNK)
         self._map = mmap.mmap(self._fd, CHUNK, offset=begin)
-        self._begin, self._at, self._room = begin, 0, CHUNK
+        self._begin = begin
+        self.due |= begin - CHUNK < self._limit <= begin
+        self.more = self._map.write  # type: ignore[method-assign, assignment]
 
     def _unmap(self) -> None:
         """From here on pieces are written."""
-        if self._may_map:
-            self._length = self._begin + self._at
-            self._map = None
-            self._may_map = False
-            self._begin = self._at = self._room = 0
+        self._length, self._map, self._may_map, self._begin = self.length, None, False, 0
+        self.__dict__.pop("more", None)
 
 
 def make(path: Path) -> int:

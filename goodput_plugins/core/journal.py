@@ -62,15 +62,13 @@ class Journal:
         self.paths = [path]
         self.dropped = 0
         self._header = header
-        self._file: PlainFile | Background | _Nowhere = open_file(path, self._first_line(0), self._failed)
-        self._segment = segment
+        self._file: PlainFile | Background | _Nowhere = open_file(path, self._first_line(0), segment, self._failed)
         self._most = most
         self._lock = threading.RLock()
         self._writing = False
         self._late: deque[bytes] = deque()
         self._open_line = self._opened = 0
-        self._size = self._earlier = 0
-        self._turn_at = segment
+        self._earlier = 0
         self.write(b"")
 
     @property
@@ -81,13 +79,14 @@ class Journal:
     @property
     def full(self) -> bool:
         """Whether it has grown so large that steps should be told in sum."""
-        return self._earlier + self._size >= self._most
+        return self._earlier + self._file.length >= self._most
 
     def write(self, line: bytes) -> None:
         """Append one line (newline included). Never raises; a line that finds no room is counted."""
         with self._lock:
             if self._writing:
                 self._late.append(line)
+                self._open_line = 0
                 return
             self._writing = True
             try:
@@ -117,21 +116,16 @@ class Journal:
     def extend(self, line: int, more: bytes) -> bool:
         """Append to that open line, up to and including a comma; False if it cannot be: begin another."""
         with self._lock:
-            if self._writing:
+            if line != self._open_line:
                 return False
-            self._writing = True
             try:
-                if line != self._open_line or self._late or self._size >= self._turn_at:
-                    return False
                 self._file.more(more)
-                self._size += len(more)
                 return True
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 self._open_line = 0
-                self._failed(error)
+                if isinstance(error, OSError):
+                    self._failed(error)
                 return False
-            finally:
-                self._writing = False
 
     def tend(self) -> None:
         """Go on in a new segment if the file was deleted; to be called now and then, off the training thread."""
@@ -175,38 +169,34 @@ class Journal:
     def _append(self, line: bytes) -> bool:
         self._open_line = 0
         try:
-            if self._late or self._size >= self._turn_at:
+            if self._late or self._file.due:
                 self._tidy()
             self._file.line(line)
         except OSError as error:
             self._failed(error)
             return False
-        self._size += len(line)
         return True
 
     def _tidy(self) -> None:
         """Write what came late, and go on in a new segment where this one is large enough."""
-        if self._size >= self._turn_at:
+        if self._file.due:
             self._turn()
         while self._late:
-            line = self._late.popleft()
-            self._file.line(line)
-            self._size += len(line)
+            self._file.line(self._late.popleft())
 
     def _turn(self) -> bool:
         """Go on in a new segment; where there can be none, in this one."""
         number = len(self.paths)
         path = self.paths[0].with_suffix(f".{number:03}{self.paths[0].suffix}")
         self._open_line = 0
-        self._turn_at = self._size + self._segment
+        size = self._file.length
         try:
             self._file.turn(path, self._first_line(number))
         except OSError as error:
             self._failed(error)
             return False
         self.paths.append(path)
-        self._earlier += self._size
-        self._size, self._turn_at = 0, self._segment
+        self._earlier += size
         return True
 
     def _first_line(self, segment: int) -> bytes:
@@ -225,6 +215,9 @@ class Journal:
 
 class _Nowhere:
     """The file of a journal that is over."""
+
+    length = 0
+    due = False
 
     def line(self, piece: bytes) -> None:
         pass

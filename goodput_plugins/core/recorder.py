@@ -364,7 +364,7 @@ class Recorder(NullRecorder):
     ) -> None:
         """What :meth:`_event` does, for what is told often: a BEGIN, FINISH or SPAN."""
         shown_step = "null" if step is None or (step := whole(step)) is None else step
-        line = f'["{kind}",{time},{thread},{shown_step},"' + activity + '"'  # an enum is formatted slowly
+        line = f'["{kind}",{time},{thread},{shown_step},"{activity._value_}"'  # value is a slow property
         if duration is not None:
             line += f",{_quoted(name)},{duration}"
         elif name is not None:
