@@ -38,7 +38,7 @@ class Jitted:
         self.__dict__["__wrapped__"] = getattr(jitted, "__wrapped__", jitted)
         for name in TRACERS:
             if name in self.__dict__:
-                self.__dict__[name] = self._goodput_tracer(name)
+                self.__dict__[name] = _tracing(getattr(jitted, name), function, loop, guard)
 
     @wrapper
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -49,28 +49,17 @@ class Jitted:
             without_this_frame(error)
             raise
 
+    @wrapper
     def __getattr__(self, name: str) -> Any:
-        if name in TRACERS:
-            return self._goodput_tracer(name)
-        return getattr(self._goodput[0], name)
-
-    def _goodput_tracer(self, name: str) -> Any:
         jitted, function, loop, guard = self._goodput
-        method = getattr(jitted, name)
-
-        @functools.wraps(method)
-        @wrapper
-        def traced(*args: Any, **kwargs: Any) -> Any:
-            try:
-                stage = loop.trace(guard, function, method, args, kwargs)
-            except BaseException as error:
-                without_this_frame(error)
-                raise
-            if isinstance(stage, jax.stages.Traced | jax.stages.Lowered):
-                guard(remember_stage, stage, function)
-            return stage
-
-        return traced
+        try:
+            value = getattr(jitted, name)
+        except BaseException as error:
+            without_this_frame(error)
+            raise
+        if name in TRACERS:
+            return guard(_tracing, value, function, loop, guard) or value
+        return value
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -103,6 +92,24 @@ class Jitted:
         raise TypeError("__class__ assignment is not supported for jitted functions")
 
 
+def _tracing(method: Any, function: Function, loop: Loop, guard: Guard) -> Any:
+    """A method that traces a jitted function, observed."""
+
+    @functools.wraps(method)
+    @wrapper
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        try:
+            stage = loop.trace(guard, function, method, args, kwargs)
+        except BaseException as error:
+            without_this_frame(error)
+            raise
+        if isinstance(stage, jax.stages.Traced | jax.stages.Lowered):
+            guard(remember_stage, stage, function)
+        return stage
+
+    return traced
+
+
 def install_jitted(hooks: Hooks) -> None:
     """Make ``jax.jit`` and ``jax.pmap`` return :class:`Jitted`, and observe compiled stages."""
     for name in ("jit", "pmap"):
@@ -119,10 +126,6 @@ def observed_maker(hooks: Hooks, original: Any) -> Any:
     def wrap(jitted: Any) -> Jitted:
         return Jitted(jitted, jitted_function(getattr(jitted, "__wrapped__", jitted)), loop, guard)
 
-    def wrapped(jitted: Any) -> Any:
-        observed = guard(wrap, jitted)
-        return jitted if observed is None else observed
-
     def observed(make: Any) -> Any:
         @functools.wraps(make)
         @wrapper
@@ -132,9 +135,8 @@ def observed_maker(hooks: Hooks, original: Any) -> Any:
             except BaseException as error:
                 without_this_frame(error)
                 raise
-            if hasattr(result, "lower"):
-                return wrapped(result)
-            return observed(result)  # ``make`` was called as in ``@jax.jit(static_argnums=0)``
+            # Without ``lower`` it was called as in ``@jax.jit(static_argnums=0)``, and makes what is jitted later.
+            return guard(wrap if hasattr(result, "lower") else observed, result) or result
 
         return hooked
 
