@@ -90,7 +90,12 @@ class Journal:
                 return
             self._writing = True
             try:
-                self._append(line)
+                self._open_line = 0
+                if self._late or self._file.due:
+                    self._tidy()
+                self._file.line(line)
+            except OSError as error:
+                self._failed(error)
             finally:
                 self._writing = False
 
@@ -105,11 +110,16 @@ class Journal:
                 return 0
             self._writing = True
             try:
-                if not self._append(head):
-                    return 0
+                self._open_line = 0
+                if self._late or self._file.due:
+                    self._tidy()
+                self._file.line(head)
                 self._opened += 1
                 self._open_line = self._opened
                 return self._opened
+            except OSError as error:
+                self._failed(error)
+                return 0
             finally:
                 self._writing = False
 
@@ -165,17 +175,6 @@ class Journal:
         self.close()
         for path in self.paths:
             path.unlink(missing_ok=True)
-
-    def _append(self, line: bytes) -> bool:
-        self._open_line = 0
-        try:
-            if self._late or self._file.due:
-                self._tidy()
-            self._file.line(line)
-        except OSError as error:
-            self._failed(error)
-            return False
-        return True
 
     def _tidy(self) -> None:
         """Write what came late, and go on in a new segment where this one is large enough."""

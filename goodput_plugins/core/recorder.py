@@ -23,7 +23,7 @@ from typing import Any
 
 from goodput_plugins.core.clock import Clock
 from goodput_plugins.core.condensed import Condensed
-from goodput_plugins.core.events import Activity, Event, Fact, Kind, encode, is_number
+from goodput_plugins.core.events import LARGEST_STEP, Activity, Event, Fact, Kind, encode, is_number
 from goodput_plugins.core.runs import Run, Sink, shown
 
 LONGEST_NAME = 200
@@ -177,7 +177,9 @@ class Recorder(NullRecorder):
                 here.stack.append(activity)
                 return
         elif run is not None:
-            self._interrupt(run)
+            if run.waits_since:
+                self._tell_open_wait(run)
+            run.interrupt()
         elif activity is Activity.DEVICE_INIT:
             self.training_begins()
         here.stack.append(activity)
@@ -217,7 +219,8 @@ class Recorder(NullRecorder):
         if self.at_begin is not None:
             self.at_begin()
         if self._run is not None:
-            self._interrupt(self._run)
+            self._tell_open_wait(self._run)
+            self._run.interrupt()
         thread = self._here.thread
         self._tell("b", self.now(), thread, None, activity, name)
         return thread
@@ -326,7 +329,7 @@ class Recorder(NullRecorder):
         """Write a step as the first of others that follow it, or as a line of its own."""
         self.training_begins()
         if self._run is not None:
-            self._interrupt(self._run)
+            self._tell_open_wait(self._run)
             self._run.finish()
             self._run = None
         thread, sink = self._here.thread, self._sink
@@ -338,12 +341,6 @@ class Recorder(NullRecorder):
             self._run = run
         else:
             self.write(b'["s",%d,%d,%b]\n' % (now, thread, shown(number)))
-
-    def _interrupt(self, run: Run | Condensed) -> None:
-        """Something else than a wait begins."""
-        if run.waits_since:
-            self._tell_open_wait(run)
-        run.interrupt()
 
     def _tell_open_wait(self, run: Run | Condensed) -> None:
         """Tell that a wait for data has begun; that it is over will be told as such."""
@@ -363,7 +360,12 @@ class Recorder(NullRecorder):
         data: Any = None,
     ) -> None:
         """What :meth:`_event` does, for what is told often: a BEGIN, FINISH or SPAN."""
-        shown_step = "null" if step is None or (step := whole(step)) is None else step
+        if type(step) is not int or not -1 <= step <= LARGEST_STEP:
+            step = whole(step)
+        shown_step = "null" if step is None else step
+        if name is None and duration is None and data is None:
+            self.write(f'["{kind}",{time},{thread},{shown_step},"{activity._value_}"]\n'.encode())
+            return
         line = f'["{kind}",{time},{thread},{shown_step},"{activity._value_}"'  # value is a slow property
         if duration is not None:
             line += f",{_quoted(name)},{duration}"
