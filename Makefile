@@ -1,9 +1,10 @@
 # make test    every check, in environments that it makes itself (kept outside the clone)
 # make demo    train, kill, resume, report
+# make bench   what it costs: figures beside their targets
 PYTHON ?= python3
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: test check test-main test-newest-jax demo envs clean
+.PHONY: test check test-main test-newest-jax demo bench envs clean
 
 test: check test-main test-newest-jax
 
@@ -28,6 +29,10 @@ test-newest-jax:
 
 demo:
 	@python=$$($(PYTHON) tools/envs.py main) && $$python examples/demo.py
+
+bench:
+	@python=$$($(PYTHON) tools/envs.py main) && for benchmark in record start report jax_loop; do \
+		echo "== benchmarks/$$benchmark.py"; $$python benchmarks/$$benchmark.py; done
 
 clean:
 	rm -rf dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -70,7 +70,7 @@ class PlainFile:
         """How much it holds, bytes."""
         return self._length
 
-    def more(self, piece: bytes) -> object:
+    def more(self, piece: bytes) -> None:
         """Make the line that is open longer.
 
         Raises:
