@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, BinaryIO
@@ -38,12 +38,42 @@ class Entry:
     timestamp: datetime | None = None
 
 
+COLUMNS = ("step_start_time", "data_loading_start_time", "data_loading_end_time")
+"""The keys of payloads that tell one time: nearly all of them do."""
+
+
+@dataclass(slots=True)
+class Column:
+    """What payloads with one of these keys tell.
+
+    Attributes:
+        key: which one.
+        job: the job's name, as it was told.
+        times: what each payload tells under the key.
+        numbers: what each payload tells under ``step_count``; empty for waits.
+        written: when each entry was written.
+    """
+
+    key: str
+    job: Any
+    times: Sequence[Any]
+    numbers: Sequence[Any]
+    written: Sequence[datetime | None]
+
+
 @dataclass
 class Piece:
-    """Some entries, in the order of the file, and how many others were torn or no JSON."""
+    """Some entries.
 
-    entries: list[Any] = field(default_factory=list)
+    Attributes:
+        entries: all but those in columns.
+        broken: how many others were torn or no JSON.
+        columns: steps and waits.
+    """
+
+    entries: list[Entry] = field(default_factory=list)
     broken: int = 0
+    columns: list[Column] = field(default_factory=list)
 
 
 def pieces(file: BinaryIO) -> Iterator[Piece]:
@@ -86,8 +116,8 @@ def _of_list(data: bytes, last: bool) -> tuple[Piece, bytes]:
         end = _last_comma(data)
         if end < 0 and len(data) < LONGEST:
             return Piece(), data
-    entries = _fast(memoryview(data)[:end])
-    return (Piece(entries), data[end + 1 :]) if entries is not None else _of_text(data, last)
+    piece = _fast(memoryview(data)[:end])
+    return (piece, data[end + 1 :]) if piece is not None else _of_text(data, last)
 
 
 def _last_comma(data: bytes) -> int:
@@ -106,9 +136,9 @@ def _of_lines(data: bytes, last: bool) -> tuple[Piece, bytes]:
     if not end and len(data) < LONGEST:
         return Piece(), data
     lines = [line for line in data[:end].replace(b"\0", b"").split(b"\n") if not line.isspace() and line]
-    entries = _fast(b",".join(lines))
-    if entries is not None:
-        return Piece(entries), data[end:]
+    piece = _fast(b",".join(lines))
+    if piece is not None:
+        return piece, data[end:]
     parsed = [_parsed(line) for line in lines]
     told = [entry_of(entry) for entry in parsed if entry is not None]
     return Piece(told, len(parsed) - len(told)), data[end:]
@@ -150,10 +180,10 @@ def _parsed(line: bytes) -> Any:
         return None
 
 
-_Fast = Callable[[bytes], "list[Any] | None"]
+_Fast = Callable[[bytes], "Piece | None"]
 
 
-def _fast(data: bytes | memoryview) -> list[Any] | None:
+def _fast(data: bytes | memoryview) -> Piece | None:
     """The entries that these bytes hold, with commas between; None if they are not that."""
     global _reader
     _reader = _reader or _best_reader()
@@ -171,8 +201,8 @@ def _best_reader() -> _Fast:
     return read
 
 
-def _standard(data: bytes) -> list[Any] | None:
+def _standard(data: bytes) -> Piece | None:
     try:
-        return [entry_of(parsed) for parsed in json.loads(data)]
+        return Piece([entry_of(parsed) for parsed in json.loads(data)])
     except (ValueError, RecursionError):
         return None

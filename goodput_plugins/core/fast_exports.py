@@ -1,33 +1,79 @@
-"""Parsing entries with msgspec: only what is needed is made, the rest is skipped."""
+"""Parsing entries with msgspec: only what is needed is made, the rest is skipped.
+
+Most entries tell of steps and waits, by one number each: those become columns at once. The others
+become entries as the standard library would make them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from itertools import compress
+from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
 
-from goodput_plugins.core.exports import entry_of
+from goodput_plugins.core.exports import COLUMNS, Column, Entry, Piece, entry_of
 
 
 class Wrapped(msgspec.Struct, gc=False):
     """An entry as Cloud Logging wraps it."""
 
-    jsonPayload: dict[str, Any]
+    jsonPayload: msgspec.Raw
     timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
+class Usual(msgspec.Struct, gc=False):
+    """A payload that tells of a step or a wait, if it does."""
+
+    job_name: Any = None
+    step_count: Any = None
+    step_start_time: Any = None
+    data_loading_start_time: Any = None
+    data_loading_end_time: Any = None
+
+
 _wrapped = msgspec.json.Decoder(list[Wrapped])
+_usual = msgspec.json.Decoder(list[Usual])
 _anything = msgspec.json.Decoder(list[Any])
 
 
-def read(data: bytes) -> list[Any] | None:
+def read(data: bytes) -> Piece | None:
     """The entries in a JSON list; None if this is none."""
     try:
-        return _wrapped.decode(data)
-    except msgspec.DecodeError:  # torn, or some of them are bare payloads or no objects
-        pass
+        entries = _wrapped.decode(data)
+        payloads = _usual.decode(b"".join((b"[", b",".join([entry.jsonPayload for entry in entries]), b"]")))
+        names = {payload.job_name for payload in payloads}
+    except (msgspec.DecodeError, TypeError):  # torn, or some are bare payloads, or no objects
+        return _read_all(data)
+    if len(names) == 1:
+        return _in_columns(entries, payloads)
+    return Piece([Entry(msgspec.json.decode(entry.jsonPayload), entry.timestamp) for entry in entries])
+
+
+def _in_columns(entries: Sequence[Wrapped], payloads: Sequence[Usual]) -> Piece:
+    """Entries of one job."""
+    piece, name = Piece(), payloads[0].job_name
+    others = bytearray(b"\1") * len(entries)
+    for key in COLUMNS:
+        of = attrgetter(key)
+        places = [at for at, time in enumerate(map(of, payloads)) if time is not None]
+        if places:
+            times = [of(payloads[at]) for at in places]
+            numbers = [payloads[at].step_count for at in places] if key == COLUMNS[0] else ()
+            written = [entries[at].timestamp for at in places]
+            piece.columns.append(Column(key, name, times, numbers, written))
+            for at in places:
+                others[at] = 0
+    for entry in compress(entries, others):
+        piece.entries.append(Entry(msgspec.json.decode(entry.jsonPayload), entry.timestamp))
+    return piece
+
+
+def _read_all(data: bytes) -> Piece | None:
+    """The same, where some are bare payloads or no objects."""
     try:
-        return [entry_of(parsed) for parsed in _anything.decode(data)]
+        return Piece([entry_of(parsed) for parsed in _anything.decode(data)])
     except (msgspec.DecodeError, RecursionError):
         return None

@@ -16,7 +16,7 @@ from typing import Any
 
 from goodput_plugins.core import straight
 from goodput_plugins.core.errors import UnusableData
-from goodput_plugins.core.exports import entry_of, pieces
+from goodput_plugins.core.exports import Column, entry_of, pieces
 from goodput_plugins.core.lives import COPY_NS, split
 from goodput_plugins.core.runlog import Life, RunLog
 from goodput_plugins.core.told import Told
@@ -46,6 +46,7 @@ def read_export(file: BufferedReader[Any], source: str) -> list[RunLog]:
     jobs = Jobs()
     for piece in pieces(file):
         jobs.add(piece.entries)
+        jobs.add_columns(piece.columns)
         jobs.skip(piece.broken, "no JSON")
     if jobs.empty:
         raise UnusableData(f"{source}: is neither a journal nor log entries as `gcloud logging read` prints them.")
@@ -82,6 +83,12 @@ class Jobs:
             shape.written.append(entry.timestamp)
         for shape in shapes.values():
             self._add(shape)
+
+    def add_columns(self, columns: Iterable[Column]) -> None:
+        """Take in entries that were put into columns."""
+        for column in columns:
+            self.empty = False
+            self._job(column.job).add_column(column)
 
     def skip(self, count: int, reason: str) -> None:
         """Count entries that could not be read at all."""

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import compress
 from math import inf
-from operator import le, lt
+from operator import le, lt, sub
 from typing import NamedTuple
 
 from goodput_plugins.core.runlog import UNKNOWN
@@ -52,7 +52,11 @@ def by_time(times: array[int], *others: array[int]) -> tuple[array[int], ...]:
 
 def shifts(times: array[int], numbers: array[int], written: array[int]) -> list[Shift]:
     """Where the clock stepped back, by what was told of steps; columns in order of time."""
-    ahead = any(when != UNKNOWN and time - when > AHEAD_NS for time, when in zip(times, written, strict=True))
+    told_when = min(written, default=UNKNOWN) != UNKNOWN
+    leads = (
+        map(sub, times, written) if told_when else (t - w for t, w in zip(times, written, strict=True) if w != UNKNOWN)
+    )
+    ahead = max(leads, default=0) > AHEAD_NS
     if not ahead and (_ascends(numbers) or _ascends(written)):
         return []
     known = [number != UNKNOWN for number in numbers]

@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import compress
+from itertools import compress, zip_longest
 from typing import Any
 
 from goodput_plugins.core.compact import Attempts
 from goodput_plugins.core.events import LARGEST_STEP, Activity, Event, Kind
+from goodput_plugins.core.exports import COLUMNS, Column
 from goodput_plugins.core.payloads import LATEST, NotUnderstood, step_number, translate
 from goodput_plugins.core.runlog import UNKNOWN, column
 
@@ -60,39 +61,43 @@ class Told:
 
     def add(self, payloads: Sequence[Mapping[str, Any]], written: Sequence[datetime | None]) -> None:
         """Take in payloads of one shape: of equal keys."""
-        when = [UNKNOWN if w is None else (w - _EPOCH) // _MICROSECOND * 1000 for w in written]
         keys = payloads[0].keys()
         if "schema" in keys:
             self.skipped["another version of our entries"] += sum(not self.ours.add(payload) for payload in payloads)
             self.skipped += Counter()
             return
-        if "event_type" not in keys:
-            for key in ("step_start_time", "data_loading_start_time", "data_loading_end_time"):
-                if key in keys and self._add_column(key, payloads, when):
-                    return
-        for payload, at in zip(payloads, when, strict=True):
+        key = next((key for key in COLUMNS if key in keys), None)
+        if key is None or "event_type" in keys or any(payload[key] is None for payload in payloads):
+            self._translate(payloads, written)
+            return
+        times = [payload[key] for payload in payloads]
+        numbers = [payload.get("step_count") for payload in payloads] if key == COLUMNS[0] else []
+        self.add_column(Column(key, None, times, numbers, written))
+
+    def add_column(self, column: Column) -> None:
+        """Take in steps, or begins or ends of waits."""
+        times, numbers = nanoseconds(column.times), column.numbers
+        is_step = column.key == COLUMNS[0]
+        if is_step and not {int}.issuperset(map(type, numbers)):
+            numbers = list(map(step_number, numbers))
+        if times is None or (is_step and (None in numbers or min(numbers) < -1 or max(numbers) > LARGEST_STEP)):
+            told = zip_longest(column.times, column.numbers)
+            payloads = [{column.key: time, "step_count": number} for time, number in told]
+            self._translate(payloads, column.written)
+            return
+        if is_step:
+            self.numbers.extend(numbers)
+        kind = {COLUMNS[0]: self.steps, COLUMNS[1]: self.begins, COLUMNS[2]: self.ends}[column.key]
+        kind.extend(times, _all_nanoseconds_of(column.written))
+
+    def _translate(self, payloads: Sequence[Mapping[str, Any]], written: Sequence[datetime | None]) -> None:
+        """Take in payloads one by one."""
+        for payload, at in zip(payloads, map(_nanoseconds_of, written), strict=True):
             try:
                 for event in translate(payload, at):
                     self._add_event(event, at)
             except NotUnderstood as reason:
                 self.skipped[str(reason)] += 1
-
-    def _add_column(self, key: str, payloads: Sequence[Mapping[str, Any]], written: Sequence[int]) -> bool:
-        """Take in steps or waits as a whole; False if one of them is not as usual."""
-        times = nanoseconds([payload[key] for payload in payloads])
-        if times is None:
-            return False
-        if key == "step_start_time":
-            numbers: list[Any] = [payload.get("step_count") for payload in payloads]
-            if not {int}.issuperset(map(type, numbers)):
-                numbers = list(map(step_number, numbers))
-            if None in numbers or min(numbers) < -1 or max(numbers) > LARGEST_STEP:
-                return False
-            self.numbers.extend(numbers)
-            self.steps.extend(times, written)
-        else:
-            (self.begins if key == "data_loading_start_time" else self.ends).extend(times, written)
-        return True
 
     def _add_event(self, event: Event, written: int) -> None:
         if event.kind is Kind.STEP:
@@ -127,6 +132,18 @@ class Told:
 
     def _waits(self) -> tuple[tuple[array[int], array[int]], ...]:
         return (self.begins.times, self.begins.written), (self.ends.times, self.ends.written)
+
+
+def _nanoseconds_of(written: datetime | None) -> int:
+    """When an entry was written, ns since the epoch."""
+    return UNKNOWN if written is None else (written - _EPOCH) // _MICROSECOND * 1000
+
+
+def _all_nanoseconds_of(written: Sequence[datetime | None]) -> list[int]:
+    try:
+        return [(moment - _EPOCH) // _MICROSECOND * 1000 for moment in written]  # type: ignore[operator]
+    except TypeError:  # some do not say
+        return list(map(_nanoseconds_of, written))
 
 
 def nanoseconds(values: Sequence[Any]) -> list[int] | None:
