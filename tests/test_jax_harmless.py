@@ -28,7 +28,8 @@ import pytest
 from jax._src import distributed, monitoring, source_info_util, traceback_util, xla_bridge
 from observing import ARMED, armed, observed
 
-from goodput_plugins.core.events import Activity
+from goodput_plugins.core.events import Activity, Kind
+from goodput_plugins.core.patching import Hooks
 from goodput_plugins.flax.install import install_linen, install_nnx, install_train_state
 from goodput_plugins.jax.install import install_jax, install_optax
 
@@ -462,6 +463,42 @@ def test_training_goes_on_when_an_entry_point_fails(
         assert (hand_written(), nnx_trained(), train(), scanned_and_evaluated()) == plain
         assert not seen.hooks.guard.on
     assert capsys.readouterr().err.count("failed and is off from here on") == 1
+
+
+def test_what_a_failed_hook_leaves_behind_changes_no_later_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("a fault of ours")
+
+    with monkeypatch.context() as failing:
+        failing.setattr("goodput_plugins.jax.scans._ends", fails)
+        with observed(*INSTALLS, errors_are_raised=False) as seen:
+            scanned_and_evaluated()
+            assert not seen.hooks.guard.on
+    with observed(*INSTALLS) as seen:
+        train()
+    assert seen.steps == [0, 1, 2, 3]
+
+
+def test_hooks_that_are_installed_twice_for_one_recorder_count_once_until_the_first_go() -> None:
+    with observed(*INSTALLS) as seen:
+        again = Hooks(seen.hooks.recorder, seen.hooks.guard)
+        for module, install in INSTALLS:
+            install(module, again)
+        assert not again.patches.places
+        for i in range(2):
+            with jax.profiler.StepTraceAnnotation("train", step_num=i):
+                jnp.ones(3).sum()
+        assert seen.steps == [0, 1]
+        scanned_and_evaluated()
+        assert seen.steps == [0, 1, 2, 4]  # two and one in two calls
+        assert len(seen.of(Kind.BEGIN, Activity.CUSTOM, "EVAL")) == 2
+        assert len(seen.of(Kind.BEGIN, Activity.COMPILE, "jit(eval_step)")) == 1
+        seen.hooks.uninstall()
+        for module, install in INSTALLS:
+            install(module, again)
+        train()
+        assert seen.steps == [0, 1, 2, 4, 0, 1, 2, 3]
+        again.uninstall()
 
 
 @pytest.mark.parametrize("method", ["begin", "finish", "rank"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from types import ModuleType
 
@@ -9,15 +10,17 @@ from goodput_plugins.core.patching import Hooks
 from goodput_plugins.flax.nnx import OptimizerNumbers, observing_construction
 from goodput_plugins.flax.preparation import preparing
 from goodput_plugins.jax.functions import Function
-from goodput_plugins.jax.loop import loop_of, observing
+from goodput_plugins.jax.sharing import loop_of, observing, once
 
 
+@once
 def install_linen(module: ModuleType, hooks: Hooks) -> None:
     """Hook ``flax.linen``."""
     for name in ("init", "init_with_output"):
         preparing(hooks, module.Module, name, _titled(name))
 
 
+@once
 def install_train_state(module: ModuleType, hooks: Hooks) -> None:
     """Hook ``flax.training.train_state``."""
     state = module.TrainState
@@ -25,12 +28,15 @@ def install_train_state(module: ModuleType, hooks: Hooks) -> None:
     observing(hooks, state, "apply_gradients", Function("TrainState.apply_gradients", optimizes=True))
 
 
+@once
 def install_nnx(module: ModuleType, hooks: Hooks) -> None:
     """Hook ``flax.nnx``."""
     observing_construction(module, hooks)
     observing(hooks, module.Optimizer, "update", Function("nnx.Optimizer.update", optimizes=True))
     numbers = OptimizerNumbers(module, hooks)
-    loop_of(hooks).sequence.sources.append(numbers.among)
+    sources = loop_of(hooks).sequence.sources
+    sources.append(numbers.among)
+    hooks.at_close.append(functools.partial(sources.remove, numbers.among))
 
 
 def _titled(name: str) -> Callable[..., str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from goodput_plugins.core.patching import Hooks, without_this_frame, wrapper
 from goodput_plugins.jax.functions import Function
-from goodput_plugins.jax.loop import loop_of
+from goodput_plugins.jax.sharing import loop_of
 
 
 def preparing(hooks: Hooks, owner: Any, name: str, title: Callable[..., str | None]) -> None:

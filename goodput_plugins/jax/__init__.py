@@ -24,6 +24,7 @@ Where things are::
     scans.py        how many steps a call takes, how many calls a step
     sequence.py     which of several functions' calls begin a step, and its number
     evaluation.py   what is done between steps
+    sharing.py      the loop that all adapters share; hooking what applies an update
     jitted.py       what stands in for a jitted function; ahead-of-time compiled ones
     annotations.py  StepTraceAnnotation
     inputs.py       the step number, read from a step's inputs
@@ -32,8 +33,8 @@ Where things are::
     programs.py     trace, lower, compile, cache
     backends.py     devices, distributed, mesh
 
-Other adapters build on ``loop.loop_of``: a library's "this applies an update" is one call of
-:func:`goodput_plugins.jax.loop.observing`.
+Other adapters build on ``sharing.loop_of``: a library's "this applies an update" is one call of
+:func:`goodput_plugins.jax.sharing.observing`.
 
 ``docs/jax.md`` has a table of all ways to write a loop.
 """

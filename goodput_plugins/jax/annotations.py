@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from goodput_plugins.core.patching import Hooks, around
-from goodput_plugins.jax.loop import loop_of
+from goodput_plugins.jax.sharing import loop_of
 
 _EVALUATION = re.compile(r"eval|valid|test", re.IGNORECASE)
 

@@ -106,8 +106,8 @@ class Frame:
     __slots__ = ("among", "args", "between", "depth", "function", "kwargs", "loop", "ordinal", "preparing", "start")
 
     def __init__(self, loop: Loop, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.among = among = thread.frames
-        self.depth = len(thread.scans) if among else 0
+        self.among = thread.frames
+        self.depth = len(thread.scans)
         self.loop = loop
         self.function = function
         self.args = args

@@ -15,13 +15,15 @@ from goodput_plugins.jax.annotations import install_annotations
 from goodput_plugins.jax.backends import install_backends, observe_mesh
 from goodput_plugins.jax.functions import Function, thread
 from goodput_plugins.jax.jitted import install_jitted, observed_maker
-from goodput_plugins.jax.loop import gradient_taken, observing
+from goodput_plugins.jax.loop import gradient_taken
 from goodput_plugins.jax.programs import install_programs
 from goodput_plugins.jax.scans import install_multi_steps, install_scans
+from goodput_plugins.jax.sharing import observing, once
 
 OUR_FILES = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
+@once
 def install_jax(module: ModuleType, hooks: Hooks) -> None:
     """Hook ``jax``."""
     _hide_our_frames(hooks)
@@ -34,6 +36,7 @@ def install_jax(module: ModuleType, hooks: Hooks) -> None:
         _observe_gradients(module, name, hooks)
 
 
+@once
 def install_optax(module: ModuleType, hooks: Hooks) -> None:
     """Hook ``optax.apply_updates``, by both names that it goes by."""
     observing(hooks, module, "apply_updates", Function("optax.apply_updates", optimizes=True))
@@ -41,6 +44,7 @@ def install_optax(module: ModuleType, hooks: Hooks) -> None:
     install_multi_steps(module, hooks)
 
 
+@once
 def install_equinox(module: ModuleType, hooks: Hooks) -> None:
     """Hook ``equinox``, whose ``filter_jit`` calls ``jax.jit``."""
     observing(hooks, module, "apply_updates", Function("equinox.apply_updates", optimizes=True))
@@ -58,6 +62,7 @@ def install_equinox(module: ModuleType, hooks: Hooks) -> None:
         around(hooks.patches, jitting, "_call", hooks.guard, before=given, after=over)
 
 
+@once
 def install_pjit(module: ModuleType, hooks: Hooks) -> None:
     """Hook ``jax.experimental.pjit``, whose function is handed out, with a warning, from a table."""
     table = vars(module).get("_deprecations", {})
@@ -74,12 +79,14 @@ def _hand_out(module: ModuleType, table: dict[str, Any], entry: tuple[Any, Any])
         forget()
 
 
+@once
 def install_mesh_utils(module: ModuleType, hooks: Hooks) -> None:
     """Hook ``jax.experimental.mesh_utils``."""
     for name in ("create_device_mesh", "create_hybrid_device_mesh"):
         observe_mesh(hooks, module, name)
 
 
+@once
 def install_multihost_utils(module: ModuleType, hooks: Hooks) -> None:
     """Hook ``jax.experimental.multihost_utils``: the step at which all processes know that they will be stopped."""
     told: list[bool] = []

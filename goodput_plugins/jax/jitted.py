@@ -17,7 +17,8 @@ import jax
 from goodput_plugins.core.guard import Guard
 from goodput_plugins.core.patching import Hooks, around, without_this_frame, wrapper
 from goodput_plugins.jax.functions import Function, jitted_function, remember_stage, stage_function
-from goodput_plugins.jax.loop import Loop, loop_of
+from goodput_plugins.jax.loop import Loop
+from goodput_plugins.jax.sharing import loop_of
 
 TRACERS = ("lower", "trace", "eval_shape")
 """Methods of a jitted function that trace it without running it."""

@@ -9,7 +9,6 @@ step, is in :mod:`~goodput_plugins.jax.sequence`.
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -18,9 +17,8 @@ from jax._src.core import trace_state_clean
 
 from goodput_plugins.core.events import Activity
 from goodput_plugins.core.guard import Guard
-from goodput_plugins.core.patching import Hooks, without_this_frame, wrapper
+from goodput_plugins.core.patching import without_this_frame, wrapper
 from goodput_plugins.core.recorder import NullRecorder
-from goodput_plugins.environ import DEVICE_TIME
 from goodput_plugins.jax.candidates import Candidates
 from goodput_plugins.jax.device import DeviceWatch
 from goodput_plugins.jax.evaluation import Evaluations
@@ -71,7 +69,7 @@ class Loop:
     ) -> Any:
         """``host(*args, **kwargs)``, observed as a call of ``function``."""
         frame = None
-        if guard.on:
+        if guard.on and self._open:
             try:  # what calling the guard does, without two calls more for each of the host's
                 frame = self._begins(function, args, kwargs)
             except Exception as error:
@@ -95,7 +93,7 @@ class Loop:
         self, guard: Guard, function: Function, host: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """``host(*args, **kwargs)``, which only traces ``function``: facts are learnt, no step is told."""
-        frame = guard(self._traces, function, args, kwargs)
+        frame = guard(self._traces, function, args, kwargs) if self._open else None
         try:
             result = host(*args, **kwargs)
         except BaseException as error:
@@ -131,8 +129,7 @@ class Loop:
 
     def _begins(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
         frame = Frame(self, function, args, kwargs)
-        if self._open:
-            self._told(frame)
+        self._told(frame)
         frame.among.append(frame)
         return frame
 
@@ -248,45 +245,3 @@ def gradient_taken() -> None:
         frame.function.differentiates |= frame.function.jitted
     if frames:
         frames[0].loop.sequence.read(frames[0])
-
-
-def observing(hooks: Hooks, owner: Any, name: str, function: Function) -> None:
-    """Observe the calls of ``owner.name`` as calls of ``function``.
-
-    With ``optimizes`` set: called while a jitted function is traced, it makes that one a step function;
-    called by itself, it is a step.
-    """
-    loop, guard = loop_of(hooks), hooks.guard
-    original = getattr(owner, name)
-
-    @functools.wraps(original)
-    @wrapper
-    def observed(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return loop.call(guard, function, original, args, kwargs)
-        except BaseException as error:
-            without_this_frame(error)
-            raise
-
-    hooks.patches.set(owner, name, observed)
-
-
-_loops: dict[int, Loop] = {}
-
-
-def loop_of(hooks: Hooks) -> Loop:
-    """The loop of the recorder that ``hooks`` tell; adapters that share a recorder share it."""
-    key = id(hooks.recorder)
-    loop = _loops.get(key)
-    if loop is None:
-        off = DEVICE_TIME.read() == "off"
-        loop = Loop(hooks.recorder, None if off else DeviceWatch(hooks.recorder, hooks.guard))
-        _loops[key] = loop
-        hooks.at_close.append(functools.partial(_close, key))
-    return loop
-
-
-def _close(key: int) -> None:
-    loop = _loops.pop(key, None)
-    if loop is not None:
-        loop.close()
