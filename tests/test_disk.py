@@ -21,10 +21,10 @@ from goodput_plugins.core.runlog import RunLog
 RECORD = """
 import os, shutil, sys, time
 from pathlib import Path
-from goodput_plugins.core import background, session
+from goodput_plugins.core import background, heart
 from goodput_plugins.core.events import Activity
 from goodput_plugins.core.session import current
-session.HEARTBEAT = 0.05
+heart.INTERVAL = 0.05
 recorder = current().recorder
 number = 0
 

@@ -26,9 +26,9 @@ MINUTE = 60 * 10**9
 LOOP = """
 import json, os, sys, threading, time
 from goodput_plugins.core.events import Activity
-from goodput_plugins.core import session
+from goodput_plugins.core import heart
 from goodput_plugins.core.session import current
-session.HEARTBEAT = 0.02
+heart.INTERVAL = 0.02
 known = os.open("known", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 def knows(*what):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import signal
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +76,7 @@ ENDS = {
     "sys.exit(text)": End("sys.exit('text')", 1, "exception:SystemExit", 1),
     "sys.exit(-1)": End("sys.exit(-1)", 255, "exception:SystemExit", 255),
     "sys.exit()": End("sys.exit()", 0, "completed"),
+    "sys.exit(())": End("sys.exit(())", 1 if sys.version_info < (3, 12) else 0, "completed"),
     "sys.exit(0)": End("sys.exit(0)", 0, "completed"),
     "exit(4)": End("exit(4)", 4, "exception:SystemExit", 4),
     "exit during an exception": End(

@@ -149,7 +149,7 @@ def test_a_closed_journal_has_no_unused_space(run: Runner) -> None:
 
 
 def test_the_heart_beats_while_it_records(run: Runner) -> None:
-    run("from goodput_plugins.core import session\nsession.HEARTBEAT = 0.05\n" + TRAIN + "time.sleep(0.5)\n")
+    run("from goodput_plugins.core import heart\nheart.INTERVAL = 0.05\n" + TRAIN + "time.sleep(0.5)\n")
     assert 4 <= kinds(run).count(Kind.HEARTBEAT) <= 10
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 CLONE = Path(__file__).resolve().parent.parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "goodput-plugins"
-PYTHON_OF = {"main": "3.11", "newest-jax": "3.12"}
+PYTHON_OF = {"main": "3.11", "torch-xla": "3.11", "newest-jax": "3.12"}
 
 
 def main(name: str) -> int:

@@ -115,6 +115,8 @@ class _Exit:
 
     @wrapper
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], tuple):  # Python 3.11 exits otherwise where somebody has caught the exception
+            return self._host(*args, **kwargs)
         try:
             return self._host(*args, **kwargs)
         except BaseException as error:

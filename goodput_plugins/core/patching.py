@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from goodput_plugins.core.guard import Guard
-from goodput_plugins.core.recorder import NullRecorder
+from goodput_plugins.core.null_recorder import NullRecorder
 
 Before = Callable[..., Any]
 """Called with the host's arguments; what it returns is handed to ``after``."""

@@ -59,13 +59,22 @@ def _read_directory(path: Path) -> list[RunLog]:
     if not files:
         raise UnusableData(f"{path}: holds no journals (*.jsonl); is this the directory of a run?")
     faults: list[UnusableData] = []
-    logs = _merged(_usable(files, faults))
+    logs = _merged(_usable([file for file in files if _is_begun(file)] or files, faults))
     if not logs:
         raise faults[0]
     for log in logs:
         for left_out in faults:
             log.note("unusable-journal", f"Left out: {left_out}")
     return logs
+
+
+def _is_begun(file: Path) -> bool:
+    """Whether a journal holds anything: a process may be killed between making the file and its first line."""
+    try:
+        with file.open("rb") as opened:
+            return bool(opened.read(4096).strip(b"\0"))
+    except OSError:
+        return True  # what is wrong is told when it is read
 
 
 def _segments_of(path: Path) -> list[Path]:

@@ -13,110 +13,22 @@ Off means a :class:`NullRecorder`, which does nothing: code calls its recorder w
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import count
-from operator import index
 from typing import Any
 
 from goodput_plugins.core.clock import Clock
 from goodput_plugins.core.condensed import Condensed
-from goodput_plugins.core.events import LARGEST_STEP, Activity, Event, Fact, Kind, encode, is_number
+from goodput_plugins.core.events import Activity, Event, Fact, Kind, encode
+from goodput_plugins.core.lines import activity_line, short, whole
+from goodput_plugins.core.null_recorder import NullRecorder
 from goodput_plugins.core.runs import Run, Sink, shown
 
-LONGEST_NAME = 200
-"""Names are cut to this many characters."""
 LONG_WAIT_NS = 1_000_000_000
 """A wait for data that lasts longer at a heartbeat is told before it ends."""
 
 _DATA = Activity.DATA  # looking up a member of an enum takes as long as a call
-
-
-class NullRecorder:
-    """A recorder that does nothing; every method of :class:`Recorder` is here."""
-
-    steps = 0
-    """How many steps were recorded."""
-    at_begin: Callable[[], None] | None = None
-    """Called before an activity begins: who watches a device looks once more before the host goes its way."""
-
-    def now(self) -> int:
-        return 0
-
-    def begin(self, activity: Activity, *, name: str | None = None, step: int | None = None) -> None:
-        pass
-
-    def finish(
-        self, activity: Activity, *, name: str | None = None, step: int | None = None, data: Any = None
-    ) -> None:
-        pass
-
-    @contextmanager
-    def activity(self, activity: Activity, *, name: str | None = None, step: int | None = None) -> Iterator[None]:
-        self.begin(activity, name=name, step=step)
-        try:
-            yield
-        finally:
-            self.finish(activity, name=name, step=step)
-
-    def inside(self, activity: Activity) -> bool:
-        return False
-
-    def begin_apart(self, activity: Activity, *, name: str | None = None) -> int:
-        return 0
-
-    def finish_apart(self, activity: Activity, thread: int, at: int, *, name: str | None = None) -> None:
-        pass
-
-    def span(
-        self,
-        activity: Activity,
-        start: int,
-        duration: int,
-        *,
-        name: str | None = None,
-        step: int | None = None,
-        data: Any = None,
-    ) -> None:
-        pass
-
-    def step(self, number: int | None = None, *, at: int | None = None) -> int:
-        return 0
-
-    def step_by_hand(self, number: int | None = None, *, at: int | None = None) -> int:
-        return 0
-
-    def number(self, step: int, *, name: str | None = None) -> None:
-        pass
-
-    def device_done(self, ordinal: int, at: int) -> None:
-        pass
-
-    def heartbeat(self) -> None:
-        pass
-
-    def committed(self, step: int | None, *, duration: int | None = None, data: Any = None) -> None:
-        pass
-
-    def commit_failed(self, step: int | None, error: str) -> None:
-        pass
-
-    def notice(self, name: str) -> None:
-        pass
-
-    def fact(self, what: Fact, *, of: str | None, duration: int | None = None, count: int | None = None) -> None:
-        pass
-
-    def plugin(self, name: str, version: str, sees: tuple[str, ...], *, device: str | None = None) -> None:
-        pass
-
-    def rank(self, index: int, count: int | None = None) -> None:
-        pass
-
-    def training_begins(self) -> None:
-        pass
 
 
 class Recorder(NullRecorder):
@@ -183,7 +95,7 @@ class Recorder(NullRecorder):
         elif activity is Activity.DEVICE_INIT:
             self.training_begins()
         here.stack.append(activity)
-        self._tell("b", now, here.thread, step, activity, name)
+        self.write(activity_line("b", now, here.thread, step, activity, name))
 
     def finish(
         self, activity: Activity, *, name: str | None = None, step: int | None = None, data: Any = None
@@ -201,10 +113,10 @@ class Recorder(NullRecorder):
             begun = run.wait_over()
             if begun:
                 if not run.tell_wait(begun, now - begun):
-                    self._tell("x", begun, here.thread, None, activity, None, now - begun)
+                    self.write(activity_line("x", begun, here.thread, None, activity, None, now - begun))
                 return
             run.interrupt()
-        self._tell("f", now, here.thread, step, activity, name, data=data)
+        self.write(activity_line("f", now, here.thread, step, activity, name, data=data))
 
     def inside(self, activity: Activity) -> bool:
         """Whether ``activity`` is open on this thread."""
@@ -222,12 +134,12 @@ class Recorder(NullRecorder):
             self._tell_open_wait(self._run)
             self._run.interrupt()
         thread = self._here.thread
-        self._tell("b", self.now(), thread, None, activity, name)
+        self.write(activity_line("b", self.now(), thread, None, activity, name))
         return thread
 
     def finish_apart(self, activity: Activity, thread: int, at: int, *, name: str | None = None) -> None:
         """What began apart on that thread ended then (any thread may tell)."""
-        self._tell("f", at, thread, None, activity, name)
+        self.write(activity_line("f", at, thread, None, activity, name))
 
     def span(
         self,
@@ -244,7 +156,8 @@ class Recorder(NullRecorder):
             self.training_begins()
         if self._run is not None:
             self._run.interrupt()
-        self._tell("x", max(0, start), self._here.thread, step, activity, name, max(0, duration), data=data)
+        thread = self._here.thread
+        self.write(activity_line("x", max(0, start), thread, step, activity, name, max(0, duration), data=data))
 
     def step(self, number: int | None = None, *, at: int | None = None) -> int:
         """A training step starts now (or started ``at``).
@@ -307,7 +220,7 @@ class Recorder(NullRecorder):
 
     def fact(self, what: Fact, *, of: str | None, duration: int | None = None, count: int | None = None) -> None:
         """Something that a finding is made of, about the function ``of`` (any thread may tell)."""
-        self._event(Kind.FACT, count, name=what.value, duration=duration, data=of if of is None else _short(of))
+        self._event(Kind.FACT, count, name=what.value, duration=duration, data=of if of is None else short(of))
 
     def plugin(self, name: str, version: str, sees: tuple[str, ...], *, device: str | None = None) -> None:
         """The plugin is armed and can see these buckets; the ``device`` may be the ``host`` itself."""
@@ -348,34 +261,6 @@ class Recorder(NullRecorder):
         if begun:
             self.write(encode(Event(Kind.BEGIN, begun, run.thread, None, Activity.DATA)))
 
-    def _tell(
-        self,
-        kind: str,
-        time: int,
-        thread: int,
-        step: int | None,
-        activity: Activity,
-        name: str | None,
-        duration: int | None = None,
-        data: Any = None,
-    ) -> None:
-        """What :meth:`_event` does, for what is told often: a BEGIN, FINISH or SPAN."""
-        if type(step) is not int or not -1 <= step <= LARGEST_STEP:
-            step = whole(step)
-        shown_step = "null" if step is None else step
-        if name is None and duration is None and data is None:
-            self.write(f'["{kind}",{time},{thread},{shown_step},"{activity._value_}"]\n'.encode())
-            return
-        line = f'["{kind}",{time},{thread},{shown_step},"{activity._value_}"'  # value is a slow property
-        if duration is not None:
-            line += f",{_quoted(name)},{duration}"
-        elif name is not None:
-            line += "," + _quoted(name)
-        if data is not None:
-            line += ",null" * (2 - (name is not None or duration is not None) - (duration is not None))
-            line += "," + json.dumps(data)
-        self.write(line.encode() + b"]\n")
-
     def _event(
         self,
         kind: Kind,
@@ -385,20 +270,8 @@ class Recorder(NullRecorder):
         duration: int | None = None,
         data: Any = None,
     ) -> None:
-        name = name if name is None else _short(name)
+        name = name if name is None else short(name)
         self.write(encode(Event(kind, self.now(), self._here.thread, whole(step), None, name, duration, data)))
-
-
-def whole(step: Any) -> int | None:
-    """A step's number; None where it is none, or where reading it could wait for a device."""
-    if type(step) is not int:
-        if step is None or hasattr(step, "__dlpack__"):
-            return None
-        try:
-            step = index(step)
-        except Exception:  # whatever the host hands over
-            return None
-    return step if is_number(step) else None
 
 
 def _nowhere(line: bytes) -> None:
@@ -416,23 +289,3 @@ class _Here(threading.local):
     def __init__(self, numbers: Iterator[int]) -> None:
         self.thread = 0 if threading.get_ident() == threading.main_thread().ident else next(numbers)
         self.stack: list[Activity] = []
-
-
-_quotes: dict[str, str] = {}
-
-
-def _quoted(name: Any) -> str:
-    """The JSON of a name; the few that a run uses are remembered."""
-    if name is None:
-        return "null"
-    short = _short(name)
-    quoted = _quotes.get(short)
-    if quoted is None:
-        quoted = json.dumps(short)
-        if len(_quotes) < 1_000:
-            _quotes[short] = quoted
-    return quoted
-
-
-def _short(name: Any) -> str:
-    return str(name)[:LONGEST_NAME]

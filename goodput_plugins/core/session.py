@@ -20,8 +20,7 @@ Nothing here raises into the training job or holds up its exit for more than 2 s
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 
 from goodput_plugins import environ as env
@@ -30,6 +29,7 @@ from goodput_plugins.core.clock import Clock, process_start, system_clock
 from goodput_plugins.core.events import Event, Kind, encode
 from goodput_plugins.core.exits import Exits
 from goodput_plugins.core.guard import Guard, say
+from goodput_plugins.core.heart import Heart
 from goodput_plugins.core.held import Held
 from goodput_plugins.core.journal import Journal
 from goodput_plugins.core.place import Place
@@ -38,12 +38,6 @@ from goodput_plugins.core.recorder import Recorder
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from goodput_plugins.core.signals import Signals
-
-HEARTBEAT = 5.0
-"""Seconds between two heartbeats."""
-PATIENCE = 2.0
-"""How long the exit waits for the threads of plugins, seconds."""
-
 
 class State(Enum):
     """What becomes of a line that a hook tells."""
@@ -69,7 +63,6 @@ class Session:
         self.started = process_start(self.clock())
         self.state = State.ARMED
         self.journal: Journal | None = None
-        self.at_close: list[Callable[[], None]] = []
         self.recorder = Recorder(self._hold, self.clock, on_training=self._on_training, on_rank=self._on_rank)
         self._environ = environ
         self._place = Place(environ, rundir.here(), self.started)
@@ -78,8 +71,8 @@ class Session:
         self._guard = Guard("session")
         self._held, self._copies = Held(), Held()
         self._rank: int | None = None
-        self._ended = threading.Event()
-        self._heart: threading.Thread | None = None
+        self._heart = Heart(self._tend, self._guard)
+        self.at_close = self._heart.at_stop
 
     def call_run(self, name: str) -> None:
         """The script itself names the run; $GOODPUT_RUN_NAME, where it is set, still wins."""
@@ -96,7 +89,7 @@ class Session:
         """The process ends now: stop what plugins run, write how it ended, close the journal."""
         end = Guard("session")(self._end)
         try:
-            self._guard.anyway(self._stop_plugins)
+            self._guard.anyway(self._heart.stop)
         finally:
             if end is not None:
                 self._guard.anyway(lambda: self._finish(end))
@@ -115,9 +108,7 @@ class Session:
     def abandon(self) -> None:
         """This is a forked child: leave everything to the parent."""
         self._drop_all()
-        self.at_close.clear()
-        self._heart = None
-        self._ended = threading.Event()  # another thread of the parent may have held its lock
+        self._heart.abandon()
         journal, self.journal = self.journal, None
         for leave in (
             None if journal is None else journal.abandon,
@@ -150,7 +141,7 @@ class Session:
         self._held.release(self._start)
         if told is not None:
             self.recorder.rank(*told)
-        self._heart = self._start_heart()
+        self._heart.start()
         self._guard(self._watch_the_end)
 
     def _hold(self, line: bytes) -> None:
@@ -195,15 +186,6 @@ class Session:
             old.remove()
         self._place.tidy()
 
-    def _start_heart(self) -> threading.Thread | None:
-        heart = threading.Thread(target=self._guard, args=(self._beat,), name="goodput-heartbeat", daemon=True)
-        try:
-            heart.start()
-        except RuntimeError as error:
-            say(f"no heartbeat is recorded ({error}); a watcher may take the run for lost. Training goes on.")
-            return None
-        return heart
-
     def _watch_the_end(self) -> None:
         from goodput_plugins.core.signals import Signals
 
@@ -213,12 +195,6 @@ class Session:
         self._signals.install()
 
     # --- while recording ----------------------------------------------------------------------------
-
-    def _beat(self) -> None:
-        """The heartbeat's thread; at the end it stops the plugins, so that the exit can stop waiting."""
-        while not self._ended.wait(HEARTBEAT):
-            self._guard(self._tend)
-        self._call_closers()
 
     def _tend(self) -> None:
         self.recorder.heartbeat()
@@ -239,19 +215,6 @@ class Session:
         now, (how, data) = self.clock(), self._exits.how()
         return Event(Kind.END, now, name=how, data=data)
 
-    def _stop_plugins(self) -> None:
-        self._ended.set()
-        if self._heart is None:
-            self._call_closers()
-            return
-        self._heart.join(PATIENCE)
-        if self._heart.is_alive():
-            say(f"a plugin did not stop within {PATIENCE:.0f} s; the process ends without it.")
-
-    def _call_closers(self) -> None:
-        while self.at_close:
-            Guard("closing")(self.at_close.pop())
-
     def _finish(self, end: Event) -> None:
         """Write the end, or leave no trace of a process that did not train."""
         if self.state is State.STARTING:
@@ -270,7 +233,7 @@ class Session:
     def _discard(self) -> None:
         """Keep no journal after all, and no empty folder either."""
         self._drop_all()
-        self._ended.set()
+        self._heart.still()
         journal, self.journal = self.journal, None
         if journal is not None:
             journal.remove()

@@ -23,7 +23,7 @@ from typing import Any
 
 from goodput_plugins.core.events import Activity, Fact
 from goodput_plugins.core.guard import Guard
-from goodput_plugins.core.recorder import NullRecorder
+from goodput_plugins.core.null_recorder import NullRecorder
 from goodput_plugins.jax.functions import Frame
 
 MOST_IN_FLIGHT = 256

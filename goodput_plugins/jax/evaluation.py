@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from goodput_plugins.core.events import Activity
-from goodput_plugins.core.recorder import NullRecorder
+from goodput_plugins.core.null_recorder import NullRecorder
 from goodput_plugins.environ import EVAL
 from goodput_plugins.jax.device import EVALUATION, DeviceWatch, Evaluation
 from goodput_plugins.jax.functions import Frame

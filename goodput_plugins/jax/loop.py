@@ -17,8 +17,8 @@ from jax._src.core import trace_state_clean
 
 from goodput_plugins.core.events import Activity
 from goodput_plugins.core.guard import Guard
+from goodput_plugins.core.null_recorder import NullRecorder
 from goodput_plugins.core.patching import without_this_frame, wrapper
-from goodput_plugins.core.recorder import NullRecorder
 from goodput_plugins.jax.candidates import Candidates
 from goodput_plugins.jax.device import DeviceWatch
 from goodput_plugins.jax.evaluation import Evaluations

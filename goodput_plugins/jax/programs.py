@@ -17,8 +17,8 @@ from typing import Any, cast
 import jax.monitoring
 
 from goodput_plugins.core.events import Activity, Fact
+from goodput_plugins.core.null_recorder import NullRecorder
 from goodput_plugins.core.patching import Hooks
-from goodput_plugins.core.recorder import NullRecorder
 from goodput_plugins.jax.functions import thread
 
 ACTIVITIES = {

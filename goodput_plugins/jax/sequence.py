@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from goodput_plugins.core.recorder import NullRecorder
+from goodput_plugins.core.null_recorder import NullRecorder
 from goodput_plugins.jax.functions import Frame, Function, thread
 from goodput_plugins.jax.inputs import Counter, NumberSource, counter_among
 

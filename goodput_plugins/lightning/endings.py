@@ -6,7 +6,7 @@ its own, leaves the process with code 0; and a child that was spawned hands its 
 
 from __future__ import annotations
 
-from goodput_plugins.core.recorder import NullRecorder
+from goodput_plugins.core.null_recorder import NullRecorder
 from goodput_plugins.core.session import current
 
 

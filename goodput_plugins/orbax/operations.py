@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from goodput_plugins.core.events import Activity
-from goodput_plugins.core.recorder import NullRecorder
+from goodput_plugins.core.null_recorder import NullRecorder
 from goodput_plugins.orbax.steps import read
 
 WAIT = "wait"

@@ -10,7 +10,7 @@ import weakref
 from typing import Any
 
 from goodput_plugins.core.events import Activity
-from goodput_plugins.core.recorder import NullRecorder
+from goodput_plugins.core.null_recorder import NullRecorder
 from goodput_plugins.orbax.operations import WAIT, Operation, Operations
 from goodput_plugins.orbax.saves import InFlight, Save
 from goodput_plugins.orbax.steps import key_of, step_of_direct, step_of_managed

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, NamedTuple
 
-from goodput_plugins.core.recorder import NullRecorder
+from goodput_plugins.core.null_recorder import NullRecorder
 
 MOST_IN_FLIGHT = 256
 """Steps beyond it are not sampled."""

@@ -21,8 +21,8 @@ from threading import get_ident
 from typing import Any, Protocol
 
 from goodput_plugins.core.events import Activity
+from goodput_plugins.core.null_recorder import NullRecorder
 from goodput_plugins.core.patching import Hooks
-from goodput_plugins.core.recorder import NullRecorder
 
 SKIPPED_NS = 1_000_000
 """A batch that was left so soon for the next was skipped, not trained on."""

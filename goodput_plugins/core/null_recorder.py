@@ -1,0 +1,94 @@
+"""The recorder that does nothing, and with it every method that a recorder has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from goodput_plugins.core.events import Activity, Fact
+
+
+class NullRecorder:
+    """A recorder that does nothing; every method of :class:`Recorder` is here."""
+
+    steps = 0
+    """How many steps were recorded."""
+    at_begin: Callable[[], None] | None = None
+    """Called before an activity begins: who watches a device looks once more before the host goes its way."""
+
+    def now(self) -> int:
+        return 0
+
+    def begin(self, activity: Activity, *, name: str | None = None, step: int | None = None) -> None:
+        pass
+
+    def finish(
+        self, activity: Activity, *, name: str | None = None, step: int | None = None, data: Any = None
+    ) -> None:
+        pass
+
+    @contextmanager
+    def activity(self, activity: Activity, *, name: str | None = None, step: int | None = None) -> Iterator[None]:
+        self.begin(activity, name=name, step=step)
+        try:
+            yield
+        finally:
+            self.finish(activity, name=name, step=step)
+
+    def inside(self, activity: Activity) -> bool:
+        return False
+
+    def begin_apart(self, activity: Activity, *, name: str | None = None) -> int:
+        return 0
+
+    def finish_apart(self, activity: Activity, thread: int, at: int, *, name: str | None = None) -> None:
+        pass
+
+    def span(
+        self,
+        activity: Activity,
+        start: int,
+        duration: int,
+        *,
+        name: str | None = None,
+        step: int | None = None,
+        data: Any = None,
+    ) -> None:
+        pass
+
+    def step(self, number: int | None = None, *, at: int | None = None) -> int:
+        return 0
+
+    def step_by_hand(self, number: int | None = None, *, at: int | None = None) -> int:
+        return 0
+
+    def number(self, step: int, *, name: str | None = None) -> None:
+        pass
+
+    def device_done(self, ordinal: int, at: int) -> None:
+        pass
+
+    def heartbeat(self) -> None:
+        pass
+
+    def committed(self, step: int | None, *, duration: int | None = None, data: Any = None) -> None:
+        pass
+
+    def commit_failed(self, step: int | None, error: str) -> None:
+        pass
+
+    def notice(self, name: str) -> None:
+        pass
+
+    def fact(self, what: Fact, *, of: str | None, duration: int | None = None, count: int | None = None) -> None:
+        pass
+
+    def plugin(self, name: str, version: str, sees: tuple[str, ...], *, device: str | None = None) -> None:
+        pass
+
+    def rank(self, index: int, count: int | None = None) -> None:
+        pass
+
+    def training_begins(self) -> None:
+        pass
