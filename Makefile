@@ -4,13 +4,12 @@
 PYTHON ?= python3
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: test check test-main test-newest-jax demo bench envs clean
+.PHONY: test check test-main test-torch-xla test-newest-jax demo bench envs clean
 
-test: check test-main test-newest-jax
+test: check test-main test-torch-xla test-newest-jax
 
 envs:
-	@$(PYTHON) tools/envs.py main
-	@$(PYTHON) tools/envs.py newest-jax
+	@for name in main torch-xla newest-jax; do $(PYTHON) tools/envs.py $$name; done
 
 check:
 	python=$$($(PYTHON) tools/envs.py main) && \
@@ -18,14 +17,24 @@ check:
 	$$python -m mypy && \
 	$$python -m mypy tools
 
-# Many tests compare a report with what a script timed itself. What fails is run once more, alone: a test that is
-# wrong fails again, one that the machine held up does not.
-test-main:
-	python=$$($(PYTHON) tools/envs.py main) && { $$python -m pytest || $$python -m pytest --last-failed; }
+# Many tests compare a report with what a script timed itself. They run two at a time, and what fails is run once more,
+# alone: a test that is wrong fails again, one that the machine held up does not.
+run-tests = { $$python -m pytest -n 2 --dist loadfile $(1) || $$python -m pytest --last-failed --last-failed-no-failures none $(1); }
 
-# The newest JAX on Python 3.12; tests that need what it lacks (torch) skip themselves and say so.
+test-main:
+	python=$$($(PYTHON) tools/envs.py main) && $(call run-tests,tests)
+
+# The torch that PyTorch/XLA is tied to: what concerns either.
+test-torch-xla:
+	python=$$($(PYTHON) tools/envs.py torch-xla) && \
+	$(call run-tests,$(wildcard tests/test_xla_*.py tests/test_torch_*.py tests/test_lightning_*.py) tests/test_contract.py)
+
+# The newest JAX, on Python 3.12: what concerns either. Tests that need what it lacks (torch) skip themselves and say so.
 test-newest-jax:
-	python=$$($(PYTHON) tools/envs.py newest-jax) && { $$python -m pytest || $$python -m pytest --last-failed; }
+	python=$$($(PYTHON) tools/envs.py newest-jax) && \
+	$(call run-tests,$(wildcard tests/test_jax_*.py tests/test_flax_*.py tests/test_orbax_*.py) \
+		$(patsubst %,tests/test_%.py,cases contract durable exit exports import_watch journal packaging processes recorder \
+		session signals switch))
 
 demo:
 	@python=$$($(PYTHON) tools/envs.py main) && $$python examples/demo.py

@@ -6,7 +6,6 @@ import importlib
 import importlib.util
 import itertools
 import json
-import statistics
 import subprocess
 import sys
 import time
@@ -74,7 +73,8 @@ def test_an_interpreter_starts_within_ten_milliseconds_of_what_it_did(run: Runne
 
     start("auto")
     pairs = [(start(None), start("auto")) for _ in range(20)]
-    assert statistics.median(on - off for off, on in pairs) < 0.010
+    off, on = map(min, zip(*pairs, strict=True))  # the quickest of each: a busy machine only adds
+    assert on - off < 0.010
 
 
 # --- what it tells ---------------------------------------------------------------------------------
