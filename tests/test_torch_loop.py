@@ -259,12 +259,22 @@ def test_an_evaluation_ends_with_the_next_training_batch_if_nobody_says_so(seen:
     for number, batch in enumerate(batches):
         job.backward(batch)
         job.step()
-        if number == 2:
+        if number in (2, 4):
             job.model.eval()
             evaluate(job, loader(2))
-    assert len(seen.stretches(Activity.CUSTOM, "EVAL")) == 1
-    assert seen.seconds(Activity.CUSTOM) == pytest.approx(2 * SLEEP, abs=0.05)
+    assert len(seen.stretches(Activity.CUSTOM, "EVAL")) == 2
+    assert seen.seconds(Activity.CUSTOM) == pytest.approx(4 * SLEEP, abs=0.08)
     assert count(seen) == 6
+
+
+def test_an_evaluation_that_the_process_ends_with_lasts_to_the_end_of_its_loader() -> None:
+    with observed(*ARMED) as seen:
+        job = Job()
+        job.train(loader(3))
+        job.model.eval()
+        evaluate(job, loader(3))
+        time.sleep(0.3)  # the way out
+    assert seen.seconds(Activity.CUSTOM, "EVAL") == pytest.approx(3 * SLEEP, abs=0.1)
 
 
 def test_a_model_that_is_trained_in_evaluation_mode_is_believed_once(seen: Observation) -> None:
@@ -274,7 +284,8 @@ def test_a_model_that_is_trained_in_evaluation_mode_is_believed_once(seen: Obser
         job.model.eval()
         job.backward((torch.ones(1, 4), torch.ones(1)))
         job.step()
-    assert len(seen.of(Kind.BEGIN, Activity.CUSTOM)) <= 1
+    assert 0 <= seen.seconds(Activity.CUSTOM, "EVAL") < 0.001
+    assert len(seen.of(Kind.BEGIN, Activity.CUSTOM)) == 1
     assert count(seen) == 6
 
 

@@ -66,7 +66,7 @@ class Checkpoints:
         self._here = _Here()
         self._process = os.getpid()
         self._unsettled: list[Operation] = []
-        loop.listeners.append(lambda optimizer: self.settle())
+        loop.on_optimizer.append(lambda optimizer: self.settle())
 
     # --- operations of a trainer ------------------------------------------------------------------------
 

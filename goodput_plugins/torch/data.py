@@ -49,8 +49,8 @@ def observe_loaders(module: ModuleType, hooks: Hooks) -> None:
     def fetched(token: tuple[Any, bool] | None, result: Any, error: BaseException | None) -> None:
         if ends(token, result, error) and token is not None:
             loop.fetched(token[0])
-        else:
-            loop.passed()
+        elif token is not None:
+            loop.exhausted(token[0])
 
     around(hooks.patches, module.DataLoader, "__iter__", hooks.guard, before=begins, after=started)
     iterator = module.dataloader._BaseDataLoaderIter

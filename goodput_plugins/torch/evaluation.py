@@ -2,8 +2,9 @@
 
 The module is known by its parameters: it holds more than half of those of an optimizer that has stepped. So freezing
 a batch norm, or a frozen backbone, begins nothing. Where training goes on without ``train()``, the evaluation ends
-with the next batch from the training loader, or at the latest when the optimizer steps; if it was the latter, the
-module trains in evaluation mode, and from then on its ``eval()`` means nothing.
+with the next batch from a training loader. Where an optimizer steps before that, it was none, and the module trains
+in evaluation mode: from then on its ``eval()`` means nothing. An evaluation that the process ends with lasts until its
+last loader was exhausted, if there was one.
 """
 
 from __future__ import annotations
@@ -24,33 +25,51 @@ class Evaluations:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._open = False
+        self._recorder = loop.recorder
+        self._thread: int | None = None
+        self._begun = 0
+        self._exhausted: int | None = None
         self._means_nothing = False
-        loop.listeners.append(self._optimizer_steps)
+        loop.on_optimizer.append(self._optimizer_steps)
+        loop.on_fetch.append(self._fetched)
 
     def switched(self, module: Any, training: bool) -> None:
         """The mode of ``module`` is about to be set, by the host and not by a module around it."""
-        if training == self._open and (training or not self._means_nothing) and self._is_trained(module):
-            self._end() if training else self._begin()
+        if training:
+            if self._thread is not None and self._is_trained(module):
+                self._end(self._recorder.now())
+        elif self._thread is None and not self._means_nothing and self._is_trained(module):
+            self._begin()
 
-    def batch_fetched(self, iterator: Any) -> None:
-        """A batch has been fetched; a training batch ends an evaluation."""
-        if self._open and self._loop.is_training(iterator):
-            self._end()
+    def close(self) -> None:
+        """The process ends."""
+        if self._thread is not None and self._exhausted is not None:
+            self._end(self._exhausted)
+
+    def _fetched(self, iterator: Any, exhausted: bool) -> None:
+        if self._thread is None:
+            return
+        now = self._recorder.now()
+        if exhausted:
+            self._exhausted = now
+        elif self._loop.is_training(iterator):
+            self._end(now)
 
     def _optimizer_steps(self, optimizer: Any) -> None:
-        if self._open:
+        if self._thread is not None:
             self._means_nothing = True
-            self._end()
+            self._end(self._begun)
 
     def _begin(self) -> None:
-        self._open = True
-        self._loop.recorder.begin(Activity.CUSTOM, name=NAME)
+        if not self._recorder.inside(Activity.CUSTOM):
+            self._thread = self._recorder.begin_apart(Activity.CUSTOM, name=NAME)
+            self._begun, self._exhausted = self._recorder.now(), None
 
-    def _end(self) -> None:
-        self._open = False
-        self._loop.recorder.finish(Activity.CUSTOM, name=NAME)
-        self._loop.passed()
+    def _end(self, at: int) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._recorder.finish_apart(Activity.CUSTOM, thread, max(at, self._begun), name=NAME)
+            self._loop.passed()
 
     def _is_trained(self, module: Any) -> bool:
         if self._loop.led:
@@ -69,7 +88,7 @@ class _Here(threading.local):
     inside = False
 
 
-def observe_modes(module_class: Any, hooks: Hooks) -> Evaluations:
+def observe_modes(module_class: Any, hooks: Hooks) -> None:
     """Observe ``Module.train``, which ``eval`` calls too; each module calls it for the modules inside it."""
     loop, guard, here = loop_of(hooks), hooks.guard, _Here()
     evaluations = Evaluations(loop)
@@ -91,4 +110,4 @@ def observe_modes(module_class: Any, hooks: Hooks) -> Evaluations:
             here.inside = False
 
     hooks.patches.set(module_class, "train", train)
-    return evaluations
+    hooks.at_close.append(evaluations.close)

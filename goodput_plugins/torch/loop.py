@@ -44,7 +44,8 @@ class Loop:
     Attributes:
         led: how many trainers are running that tell their steps themselves; while there are any, this tells none.
         optimizers: those that have stepped.
-        listeners: called with each optimizer that steps, before it does.
+        on_optimizer: called with each optimizer that steps, before it does.
+        on_fetch: called when a batch has been fetched: from which iterator, and whether that was exhausted instead.
         on_first_step: called with the optimizer, once, before the first step is told.
         count_of: the count that an optimizer keeps.
         device: who is told of steps.
@@ -54,7 +55,8 @@ class Loop:
         self.recorder = recorder
         self.led = 0
         self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.listeners: list[Callable[[Any], None]] = []
+        self.on_optimizer: list[Callable[[Any], None]] = []
+        self.on_fetch: list[Callable[[Any, bool], None]] = []
         self.on_first_step: Callable[[Any], None] = _ignore
         self.count_of: Callable[[Any], int | None] = _ignore
         self.device: Device | None = None
@@ -96,8 +98,16 @@ class Loop:
         self._tell_replay(self._fetched_at)
         return False
 
+    def exhausted(self, iterator: Any) -> None:
+        """There is no further batch from ``iterator``."""
+        for listener in self.on_fetch:
+            listener(iterator, True)
+        self.passed()
+
     def fetched(self, iterator: Any) -> None:
         """A batch has been fetched from ``iterator``."""
+        for listener in self.on_fetch:
+            listener(iterator, False)
         now = self.recorder.now()
         self._fetched_at = self._boundary = now
         if self._replay_since and now - self._replay_since > REPLAY_TELLING_NS:
@@ -131,7 +141,7 @@ class Loop:
         self._open.append(id(optimizer))
         if len(self._open) > 1:
             return
-        for listener in self.listeners:
+        for listener in self.on_optimizer:
             listener(optimizer)
         if not self._begun:
             self.on_first_step(optimizer)

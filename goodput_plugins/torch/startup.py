@@ -58,26 +58,18 @@ def observe_cuda(cuda: Any, hooks: Hooks) -> None:
 
 
 def observe_compiler(callback: Any, hooks: Hooks) -> None:
-    """Listen to dynamo's own callbacks: from the outermost compilation's begin to its end."""
-    recorder, guard, handler = hooks.recorder, hooks.guard, callback.callback_handler
+    """Observe where dynamo calls its callbacks: when the outermost compilation begins and ends.
 
-    def compilation_begins(args: Any) -> None:
+    A callback that is registered there would not survive ``torch._dynamo.reset()``.
+    """
+    recorder = hooks.recorder
+
+    def begins(handler: Any, args: Any) -> None:
         recorder.begin(Activity.COMPILE, name=COMPILE)
 
-    def compilation_ended(args: Any) -> None:
+    def ends(handler: Any, args: Any) -> None:
         recorder.finish(Activity.COMPILE, name=COMPILE)
 
-    def begins(args: Any) -> None:
-        guard(compilation_begins, args)
-
-    def ends(args: Any) -> None:
-        guard(compilation_ended, args)
-
-    def remove() -> None:
-        for callbacks, ours in ((handler.start_callbacks, begins), (handler.end_callbacks, ends)):
-            if ours in callbacks:  # the host may have cleared them all
-                callbacks.remove(ours)
-
-    callback.on_compile_start(begins)
-    callback.on_compile_end(ends)
-    hooks.at_close.append(remove)
+    handler = type(callback.callback_handler)
+    around(hooks.patches, handler, "run_start_callbacks", hooks.guard, before=begins)
+    around(hooks.patches, handler, "run_end_callbacks", hooks.guard, before=ends)

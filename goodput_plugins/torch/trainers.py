@@ -1,4 +1,4 @@
-"""Checkpoints of libraries that write several files for one: the Hugging Face ``Trainer``, ``Accelerator``."""
+"""The Hugging Face ``Trainer`` and ``Accelerator``: checkpoints of several files as one, evaluations as a whole."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 from goodput_plugins.core.events import Activity
 from goodput_plugins.core.patching import Hooks, around
+from goodput_plugins.environ import EVAL
 from goodput_plugins.torch.checkpoints import checkpoints_of
+from goodput_plugins.torch.loop import loop_of
 
 
 def install_transformers(module: Any, hooks: Hooks) -> None:
@@ -15,6 +17,9 @@ def install_transformers(module: Any, hooks: Hooks) -> None:
     _observe(hooks, module.Trainer, "_save_checkpoint", Activity.SAVE)
     _observe(hooks, module.Trainer, "_load_from_checkpoint", Activity.RESTORE)
     _observe(hooks, module.Trainer, "_load_optimizer_and_scheduler", Activity.RESTORE)
+    if EVAL.read() != "off":
+        _observe_evaluation(hooks, module.Trainer, "evaluate", "EVAL")
+        _observe_evaluation(hooks, module.Trainer, "predict", "PREDICT")
 
 
 def install_accelerate(module: Any, hooks: Hooks) -> None:
@@ -35,3 +40,21 @@ def _observe(hooks: Hooks, owner: Any, name: str, activity: Activity) -> None:
     if hasattr(owner, name):
         hook = functools.partial(around, hooks.patches, owner, name, hooks.guard)
         hook(before=begins, after=checkpoints.ended)
+
+
+def _observe_evaluation(hooks: Hooks, owner: Any, name: str, told_as: str) -> None:
+    """Observe a method that evaluates; one may call another."""
+    recorder, loop = hooks.recorder, loop_of(hooks)
+
+    def begins(trainer: Any, *args: Any, **kwargs: Any) -> bool:
+        if recorder.inside(Activity.CUSTOM):
+            return False
+        recorder.begin(Activity.CUSTOM, name=told_as)
+        return True
+
+    def ended(begun: bool | None, result: Any, error: BaseException | None) -> None:
+        if begun:
+            recorder.finish(Activity.CUSTOM, name=told_as)
+            loop.passed()
+
+    around(hooks.patches, owner, name, hooks.guard, before=begins, after=ended)
