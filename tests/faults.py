@@ -17,12 +17,12 @@ import goodput_plugins
 from goodput_plugins.auto.arming import Arming
 from goodput_plugins.auto.plugins import TABLE, Plugin
 from goodput_plugins.core import session as sessions
-from goodput_plugins.core.guard import Guard, say
+from goodput_plugins.core.guard import Guard, guard_of, of_process, say
 from goodput_plugins.core.patching import WRAPPER, without_this_frame
 from goodput_plugins.core.session import Session
 
 PACKAGE = str(Path(goodput_plugins.__file__).parent) + "/"
-STANDING = {function.__code__ for function in (Guard.__call__, Guard.failed, say, without_this_frame)}
+STANDING = {function.__code__ for function in (Guard.__call__, Guard.failed, guard_of, say, without_this_frame)}
 """What holds the others' faults back; like the wrappers, whose only work is to call the host and a guard."""
 
 
@@ -104,6 +104,7 @@ class Armed:
 @contextmanager
 def armed(folder: Path, *plugins: Plugin, times: int = 1) -> Iterator[Armed]:
     """The hooks of these plugins, and a session, for this block."""
+    of_process.clear()
     found = Armed(folder)
     before = sessions._of_process.get("session")
     sessions._of_process["session"] = found.session
@@ -114,6 +115,7 @@ def armed(folder: Path, *plugins: Plugin, times: int = 1) -> Iterator[Armed]:
     finally:
         found.session.close()
         found.uninstall()
+        of_process.clear()
         del sessions._of_process["session"]
         if before is not None:
             sessions._of_process["session"] = before

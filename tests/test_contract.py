@@ -293,7 +293,6 @@ def test_results_are_equal_to_the_bit_without_the_switch_with_it_and_with_every_
     for name in names:
         for case in ("sabotaged while it runs", "sabotaged from the start"):
             said = seen[case].stderr.count(f"the plugin '{name}' {OFF}")
-            # Known fault: Lightning's adapter has several guards, and each says its first fault (issue 5).
-            assert said == 1 or (name == "lightning" and said > 1), (case, name)
+            assert said == 1, (case, name)
     _, events = run.recorded()
     assert {event.name for event in events if event.kind is Kind.PLUGIN} == set(names)

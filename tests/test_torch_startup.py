@@ -231,7 +231,7 @@ for number, (x,) in enumerate(torch.utils.data.DataLoader(data)):
             pass
         took.append(arrived.pop() - sent)
 dist.barrier()
-print(rank, number, sorted(took)[len(took) // 2] if took else 0)
+print(rank, number, min(took, default=0))
 """
 
 
@@ -244,7 +244,7 @@ def test_pl_20806_a_sigterm_on_one_rank_keeps_no_other_waiting(run: Runner) -> N
     said = [process.communicate(timeout=110)[0].split() for process in ranks]
     assert [process.returncode for process in ranks] == [0, 0]
     assert [line[:2] for line in said] == [["0", "39"], ["1", "39"]]
-    assert float(said[0][2]) < 0.05  # from the kill to the host's own handler, ours before it
+    assert float(said[0][2]) < 0.001  # at best, from the kill to the host's own handler, ours before it
     (journal,) = run.journals
     events = read_journal(journal, journal.read_bytes()).events
     assert sum(event.kind is Kind.NOTICE for event in events) == 20

@@ -96,12 +96,12 @@ class Arming:
     # --- installing -----------------------------------------------------------------------------------
 
     def _install(self, plugin: Plugin, trigger: str, module: ModuleType) -> None:
-        from goodput_plugins.core.guard import Guard
+        from goodput_plugins.core.guard import guard_of
         from goodput_plugins.core.patching import Hooks
 
         session = self._session()
         first = plugin.name not in self._guards
-        guard = self._guards.setdefault(plugin.name, Guard(plugin.name))
+        guard = self._guards.setdefault(plugin.name, guard_of(plugin.name))
         version = _version(plugin)
         if first and version is not None and not plugin.works_with(version):
             guard.on = False

@@ -69,6 +69,18 @@ class Guard:
         )
 
 
+of_process: dict[str, Guard] = {}
+"""The guards that :func:`guard_of` has given."""
+
+
+def guard_of(plugin: str) -> Guard:
+    """The one guard of a plugin in this process: whichever way the plugin comes in, it says its fault once."""
+    guard = of_process.get(plugin)
+    if guard is None:
+        guard = of_process[plugin] = Guard(plugin)
+    return guard
+
+
 def say(*sentences: str, error: BaseException | None = None) -> None:
     """Write a message to stderr, prefixed with our name; never raises, never uses ``logging``."""
     try:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from goodput_plugins.core.errors import PluginUnavailable
-from goodput_plugins.core.guard import Guard
+from goodput_plugins.core.guard import guard_of
 from goodput_plugins.core.patching import wrapper
 from goodput_plugins.lightning.twins import MODULES, in_use, twin
 
+NAME = "lightning"
 REQUIREMENT = "lightning>=2.5"
 """What to hand to ``pip install``; the plugin table says the same."""
 
@@ -37,9 +38,14 @@ class GoodputCallback:
             by_hand(library)
 
     @wrapper
+    def __reduce__(self) -> Any:
+        """How it is pickled: it is made again where it is loaded, so that a process that was spawned is hooked."""
+        return _made_again, (type(self),)
+
+    @wrapper
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Before anything runs; in a process that was spawned this is where it begins."""
-        _unwatched(_set_up, trainer)
+        """The rank is known; the model is about to be made ready."""
+        guard_of(NAME)(_set_up, trainer)
 
     @wrapper
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
@@ -58,47 +64,48 @@ class GoodputCallback:
     @wrapper
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """A validation begins, or the sanity check."""
-        _unwatched(_tell, self, trainer, "evaluation_begins", "EVAL")
+        guard_of(NAME)(_tell, self, trainer, "evaluation_begins", "EVAL")
 
     @wrapper
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """A validation ends, or the sanity check."""
-        _unwatched(_tell, self, trainer, "evaluation_ended", "EVAL")
+        guard_of(NAME)(_tell, self, trainer, "evaluation_ended", "EVAL")
 
     @wrapper
     def on_test_start(self, trainer: Any, pl_module: Any) -> None:
         """A test begins."""
-        _unwatched(_tell, self, trainer, "evaluation_begins", "TEST")
+        guard_of(NAME)(_tell, self, trainer, "evaluation_begins", "TEST")
 
     @wrapper
     def on_test_end(self, trainer: Any, pl_module: Any) -> None:
         """A test ends."""
-        _unwatched(_tell, self, trainer, "evaluation_ended", "TEST")
+        guard_of(NAME)(_tell, self, trainer, "evaluation_ended", "TEST")
 
     @wrapper
     def on_predict_start(self, trainer: Any, pl_module: Any) -> None:
         """A prediction begins."""
-        _unwatched(_tell, self, trainer, "evaluation_begins", "PREDICT")
+        guard_of(NAME)(_tell, self, trainer, "evaluation_begins", "PREDICT")
 
     @wrapper
     def on_predict_end(self, trainer: Any, pl_module: Any) -> None:
         """A prediction ends."""
-        _unwatched(_tell, self, trainer, "evaluation_ended", "PREDICT")
+        guard_of(NAME)(_tell, self, trainer, "evaluation_ended", "PREDICT")
 
     @wrapper
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Something was raised that ends what the trainer does."""
-        _unwatched(_tell, self, trainer, "failed", exception)
+        guard_of(NAME)(_tell, self, trainer, "failed", exception)
 
 
-_unwatched = Guard("lightning")
-"""The guard of what goes before a trainer's watch, which has its own, is found."""
+@wrapper
+def _made_again(kind: type[GoodputCallback]) -> GoodputCallback:
+    callback: GoodputCallback = object.__new__(kind)
+    guard_of(NAME)(callback.__init__)  # type: ignore[misc]
+    return callback
 
 
 def _set_up(trainer: Any) -> None:
-    from goodput_plugins.lightning.install import watch_of
-
-    watch = watch_of(trainer)
+    watch = getattr(trainer, "_goodput_watch", None)
     if watch is not None:
         watch.guard(watch.set_up, trainer)
 

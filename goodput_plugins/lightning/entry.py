@@ -35,9 +35,9 @@ def _callbacks(library: str) -> list[Any]:
 
         return [twin(library)()]
     except Exception as error:
-        from goodput_plugins.core.guard import Guard
+        from goodput_plugins.core.guard import guard_of
 
-        Guard("lightning").failed(error)
+        guard_of("lightning").failed(error)
         return []
 
 

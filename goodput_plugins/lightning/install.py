@@ -12,13 +12,12 @@ from typing import Any
 
 from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.core.errors import PluginUnavailable
-from goodput_plugins.core.guard import Guard
+from goodput_plugins.core.guard import guard_of
 from goodput_plugins.core.patching import Hooks, around
 from goodput_plugins.environ import EVAL
-from goodput_plugins.lightning.callback import REQUIREMENT
+from goodput_plugins.lightning.callback import NAME, REQUIREMENT
 from goodput_plugins.lightning.watch import Watch
 
-NAME = "lightning"
 SEES = tuple(
     bucket.value
     for bucket in (
@@ -58,18 +57,18 @@ def install_fabric(module: Any, hooks: Hooks) -> None:
 
 
 def by_hand(library: str) -> None:
-    """Hook a library that is imported, unless it is: what making a callback does.
+    """Hook a library that is imported, unless it is or the plugin has failed: what making a callback does.
 
     Raises:
         PluginUnavailable: this version cannot be watched.
     """
     from goodput_plugins.core.session import current
 
-    module = importlib.import_module(library)
-    if hasattr(module.Trainer, MARK):
+    module, guard = importlib.import_module(library), guard_of(NAME)
+    if hasattr(module.Trainer, MARK) or not guard.on:
         return
     session = current()
-    hooks = Hooks(session.recorder, Guard(NAME), at_close=session.at_close)
+    hooks = Hooks(session.recorder, guard, at_close=session.at_close)
     try:
         install_lightning(module, hooks)
     except (AttributeError, ImportError) as error:
@@ -77,20 +76,6 @@ def by_hand(library: str) -> None:
         raise PluginUnavailable(
             f"goodput_plugins.lightning does not know {library} {version} ({error}). Run: pip install '{REQUIREMENT}'"
         ) from error
-
-
-def watch_of(trainer: Any) -> Watch | None:
-    """What watches a trainer; its library is hooked if it is not yet, as in a process that was spawned."""
-    if not hasattr(trainer, MARK):
-        Guard(NAME)(by_hand, _library(type(trainer)))
-    watch: Watch | None = getattr(trainer, MARK, None)
-    return watch
-
-
-def _library(trainer: type) -> str:
-    """The library that a class of trainers comes from."""
-    new = any(base.__module__.startswith("lightning.pytorch.") for base in trainer.__mro__)
-    return "lightning.pytorch" if new else "pytorch_lightning"
 
 
 def _hook(library: str, trainer: Any, hooks: Hooks, watch: Watch) -> None:

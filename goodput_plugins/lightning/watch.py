@@ -64,8 +64,6 @@ class Watch:
 
     def set_up(self, trainer: Any) -> None:
         """The callback's ``setup``: the rank is known, the model is about to be made ready."""
-        if self._running == 0:  # a process that was spawned, without the switch
-            self._enter(trainer)
         recorder = self._recorder
         recorder.rank(trainer.global_rank, trainer.world_size)
         where = trainer.strategy.root_device
