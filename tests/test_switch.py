@@ -63,7 +63,7 @@ def test_programs_that_do_not_train_leave_no_trace(run: Runner, flags: list[str]
     assert (done.returncode, done.stdout, done.stderr) == (without.returncode, without.stdout, without.stderr)
 
 
-def test_an_interpreter_starts_within_ten_milliseconds_of_what_it_did(run: Runner) -> None:
+def test_an_armed_interpreter_starts_in_less_than_twice_the_time(run: Runner) -> None:
     def start(switch: str | None) -> float:
         variables = run.environ(PYTHONPYCACHEPREFIX=str(run.folder)) | ({"GOODPUT_PLUGINS": switch} if switch else {})
         variables.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -74,7 +74,7 @@ def test_an_interpreter_starts_within_ten_milliseconds_of_what_it_did(run: Runne
     start("auto")
     pairs = [(start(None), start("auto")) for _ in range(20)]
     off, on = map(min, zip(*pairs, strict=True))  # the quickest of each: a busy machine only adds
-    assert on - off < 0.010
+    assert on < 2 * off
 
 
 # --- what it tells ---------------------------------------------------------------------------------
