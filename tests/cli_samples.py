@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from goodput_plugins.core.buckets import BADPUT, Bucket
-from goodput_plugins.core.report import AttemptSummary, Breakdown, Finding, Report, StepSummary
+from goodput_plugins.core.report import AttemptSummary, Breakdown, Finding, Report, StepFunction, StepSummary
 
 SECOND = 1_000_000_000
 EIGHT = 1_795_939_200 * SECOND
@@ -279,6 +279,16 @@ def microseconds() -> Report:
         attempts=(attempt(0, 0, 0.000_852_7, "completed", (0, 3)),),
         steps=timed(0.000_2, last=3),
     )
+
+
+@sample
+def two_step_functions() -> Report:
+    functions = (
+        StepFunction("generator_step", 218, 31 * SECOND),
+        StepFunction("discriminator_step", 1_090, 9 * SECOND),
+        StepFunction("a_step_that_was_not_watched_and_has_a_long_name", 3, None),
+    )
+    return report(spent(PRODUCTIVE=48.2, OTHER__TEARDOWN=0.6), steps=timed(0.22, last=218, functions=functions))
 
 
 @sample

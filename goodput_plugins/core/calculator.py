@@ -7,7 +7,7 @@ cut out of the segments. So adjacent windows add up to the bigger one, to the na
 from __future__ import annotations
 
 from array import array
-from collections import deque
+from collections import Counter, deque
 from itertools import chain
 
 from goodput_plugins.core.attribution import Generation, attribute
@@ -16,9 +16,10 @@ from goodput_plugins.core.attribution.ideal import Histogram, deviation
 from goodput_plugins.core.attribution.tally import Tally, Window, tally
 from goodput_plugins.core.buckets import BADPUT, OWNER_OF, Bucket
 from goodput_plugins.core.errors import UnusableData
+from goodput_plugins.core.events import Fact
 from goodput_plugins.core.exits import CODE
 from goodput_plugins.core.findings import findings, in_order_of_cost
-from goodput_plugins.core.report import AttemptSummary, Breakdown, Finding, Report, StepSummary
+from goodput_plugins.core.report import AttemptSummary, Breakdown, Finding, Report, StepFunction, StepSummary
 from goodput_plugins.core.runlog import RunLog
 
 ALWAYS_KNOWN = frozenset(
@@ -179,7 +180,19 @@ def _steps(generation: Generation, window: Window | None, ideal: int | None) -> 
         p99=histogram.quantile(0.99),
         deviation=deviation(list(recent), usual),
         source="device" if any(ledger.device is not None for ledger in generation.ledgers) else "host",
+        functions=_step_functions(generation),
     )
+
+
+def _step_functions(generation: Generation) -> tuple[StepFunction, ...]:
+    calls: Counter[str] = Counter()
+    took: Counter[str] = Counter()
+    for attempt in generation.attempts:
+        for what, name, duration, often in attempt.seen.facts:
+            if what == Fact.STEP_FUNCTION:
+                calls[name] += often
+                took[name] += duration
+    return tuple(StepFunction(name, calls[name], took[name] or None) for name in sorted(calls, key=lambda n: -took[n]))
 
 
 def _max_productive(generation: Generation, last: int | None) -> int | None:

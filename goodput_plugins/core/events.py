@@ -103,6 +103,9 @@ class Fact(StrEnum):
     """It was there: compiling it had taken so much longer than loading it."""
     OTHER_WORK = "other-work"
     """Between two steps the device worked on this function, which is no step, for so long."""
+    STEP_FUNCTION = "step-function"
+    """One of several functions that take a loop's steps: so many more calls, on which the device worked for so long
+    (0: not known)."""
 
 
 class Event(NamedTuple):

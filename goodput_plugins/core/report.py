@@ -100,6 +100,20 @@ class AttemptSummary:
 
 
 @dataclass(frozen=True)
+class StepFunction:
+    """One of several functions that together take the steps, over the whole generation, steps lost included.
+
+    Attributes:
+        calls: how many there were.
+        device: how long the device worked on them, ns; None if that was not watched.
+    """
+
+    name: str
+    calls: int
+    device: int | None
+
+
+@dataclass(frozen=True)
 class StepSummary:
     """Steps of the generation; durations in ns, None where unknown.
 
@@ -112,6 +126,7 @@ class StepSummary:
         p99: 99th percentile, likewise.
         deviation: recent worst steps against the baseline (DESIGN section 3).
         source: ``device`` or ``host``: what told when a step's work was done.
+        functions: where several take the steps (a GAN), each, the dearest first.
     """
 
     last: int | None = None
@@ -122,6 +137,7 @@ class StepSummary:
     p99: int | None = None
     deviation: int | None = None
     source: str = "host"
+    functions: tuple[StepFunction, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -223,6 +239,7 @@ def _steps(s: StepSummary) -> dict[str, Any]:
         "p99_seconds": maybe(s.p99),
         "deviation_seconds": maybe(s.deviation),
         "source": s.source,
+        "functions": [{"name": f.name, "calls": f.calls, "device_seconds": maybe(f.device)} for f in s.functions],
     }
 
 

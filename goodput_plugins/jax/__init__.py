@@ -23,6 +23,7 @@ Where things are::
     candidates.py   ... where no optimizer is seen
     scans.py        how many steps a call takes, how many calls a step
     sequence.py     which of several functions' calls begin a step, and its number
+    figures.py      how often each of several step functions was called, and its time
     evaluation.py   what is done between steps
     sharing.py      the loop that all adapters share; hooking what applies an update
     jitted.py       what stands in for a jitted function; ahead-of-time compiled ones

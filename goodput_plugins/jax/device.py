@@ -24,10 +24,9 @@ from typing import Any
 from goodput_plugins.core.events import Activity, Fact
 from goodput_plugins.core.guard import Guard
 from goodput_plugins.core.null_recorder import NullRecorder
-from goodput_plugins.jax.functions import Frame
+from goodput_plugins.jax.figures import MOST_IN_FLIGHT, StepFunctions
+from goodput_plugins.jax.functions import Frame, thread
 
-MOST_IN_FLIGHT = 256
-"""Steps beyond it are not sampled."""
 SHORTEST_POLL = 200_000
 LONGEST_POLL = 20_000_000
 POLLS_PER_STEP = 64
@@ -51,13 +50,13 @@ class InFlight:
     Attributes:
         ordinal: of the step; None for other work.
         leaf: the output to ask; None once it has answered.
-        name: of the function that is no step.
+        name: of the function.
         done: when it was first seen to be ready.
     """
 
     __slots__ = ("dispatched", "done", "leaf", "name", "ordinal")
 
-    def __init__(self, ordinal: int | None, dispatched: int, leaf: Any, name: str = "") -> None:
+    def __init__(self, ordinal: int | None, dispatched: int, leaf: Any, name: str) -> None:
         self.ordinal = ordinal
         self.dispatched = dispatched
         self.leaf = leaf
@@ -82,7 +81,7 @@ class Evaluation:
 
     def goes_on(self, leaf: Any, now: int) -> None:
         """Another of its calls has returned, with a result to ask."""
-        self._last = InFlight(None, now, leaf)
+        self._last = InFlight(None, now, leaf, EVALUATION)
 
     def look(self, now: int) -> None:
         """Note that its last result is ready, if it is."""
@@ -98,11 +97,16 @@ class Evaluation:
 
 
 class DeviceWatch:
-    """Sees steps end on the device and tells ``recorder.device_done``."""
+    """Sees steps end on the device and tells ``recorder.device_done``.
+
+    Attributes:
+        functions: whose calls they are.
+    """
 
     def __init__(self, recorder: NullRecorder, guard: Guard) -> None:
         self._recorder = recorder
         self._guard = guard
+        self.functions = StepFunctions(recorder)
         self._in_flight: SimpleQueue[InFlight | Evaluation | None] = SimpleQueue()
         self._newest: InFlight | Evaluation | None = None
         self._thread: threading.Thread | None = None
@@ -124,9 +128,13 @@ class DeviceWatch:
         if ready is None:
             return
         if ready:
-            self._recorder.device_done(ordinal, self._recorder.now())
+            now = self._recorder.now()
+            self._recorder.device_done(ordinal, now)
+            self.functions.took(frame.function.name, now - max(frame.start or now, thread.compiled))
+            if self._thread is None:
+                self.functions.tell()
         elif self._in_flight.qsize() < MOST_IN_FLIGHT:
-            self._newest = InFlight(ordinal, self._recorder.now(), leaf)
+            self._newest = InFlight(ordinal, self._recorder.now(), leaf, frame.function.name)
             self._put(self._newest)
 
     def watch_evaluation(self, evaluation: Evaluation) -> None:
@@ -184,20 +192,23 @@ class DeviceWatch:
 
     def _stepped(self, step: InFlight) -> None:
         """See when a step is done, or the last of several short ones that wait behind each other."""
-        since, shortest, count = max(self._free, step.dispatched), min(self._recent, default=0), 1
-        while self._recent and shortest * count < SHORTEST_SAMPLE and not self._in_flight.empty():
+        since, shortest, names = max(self._free, step.dispatched), min(self._recent, default=0), [step.name]
+        while self._recent and shortest * len(names) < SHORTEST_SAMPLE and not self._in_flight.empty():
             following = self._in_flight.get()
             if not isinstance(following, InFlight) or following.ordinal is None:
                 self._held = following
                 break
             step = following
-            count += 1
-        done = self._wait(step, since, since + shortest * count * 7 // 8, count)
+            names.append(step.name)
+        done = self._wait(step, since, since + shortest * len(names) * 7 // 8, len(names))
         step.leaf = None
         if done is not None and step.ordinal is not None:
             self._recorder.device_done(step.ordinal, done)
-            self._recent.append((done - since) // count)
+            self._recent.append((done - since) // len(names))
             self._free = done
+            for name in names:
+                self.functions.took(name, self._recent[-1])
+            self.functions.tell()
         self._tell_other_work()
 
     def _worked(self, work: InFlight) -> None:

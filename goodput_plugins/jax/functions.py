@@ -122,12 +122,14 @@ class _Thread(threading.local):
     """What is open on this thread, outermost first: observed calls, and loops that are being traced.
 
     Attributes:
+        compiled: when the last compilation on it ended.
         given: the arguments of the innermost call of a library that hands them on in another form.
     """
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []
         self.scans: list[int] = []
+        self.compiled = 0
         self.given: tuple[Any, Any] | None = None
 
 

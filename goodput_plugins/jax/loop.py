@@ -22,6 +22,7 @@ from goodput_plugins.core.patching import without_this_frame, wrapper
 from goodput_plugins.jax.candidates import Candidates
 from goodput_plugins.jax.device import DeviceWatch
 from goodput_plugins.jax.evaluation import Evaluations
+from goodput_plugins.jax.figures import StepFunctions
 from goodput_plugins.jax.functions import Frame, Function, thread
 from goodput_plugins.jax.scans import steps_taken
 from goodput_plugins.jax.sequence import Sequence
@@ -56,6 +57,7 @@ class Loop:
         self.sequence = Sequence(recorder)
         self.annotations = _Annotations()
         self._device = device
+        self._functions = StepFunctions(recorder) if device is None else device.functions
         self._evaluations = Evaluations(recorder, device)
         self._candidates = Candidates(self.sequence)
         self._open = True
@@ -126,6 +128,7 @@ class Loop:
         self._evaluations.over()
         if self._device is not None:
             self._device.close()
+        self._functions.tell(all_of_it=True)
 
     def _begins(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
         frame = Frame(self, function, args, kwargs)
@@ -199,6 +202,7 @@ class Loop:
         if self._evaluations.open is not None:
             self._evaluations.over()
         self._sees_steps = True
+        self._functions.called(frame.function.name)
         annotation = self._annotation() if self._annotated else None
         if annotation is None:
             self.sequence.step(frame)

@@ -54,6 +54,7 @@ class Programs:
         activity = ACTIVITIES.get(event)
         if activity is not None:
             self._recorder.finish(activity, name=_named(told.get("fun_name")))
+            thread.compiled = self._recorder.now()
         elif event == CACHE_RETRIEVAL:
             duration = round(seconds * 1e9)
             start = self._recorder.now() - duration

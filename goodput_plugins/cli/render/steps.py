@@ -7,8 +7,12 @@ from rich.table import Table
 from rich.text import Text
 
 from goodput_plugins.cli.render.canvas import Canvas
+from goodput_plugins.cli.render.words import shorten
 from goodput_plugins.cli.units import duration
 from goodput_plugins.core.report import Breakdown, Report, StepSummary
+
+_FUNCTIONS = 8
+"""So many step functions are listed; ``--json`` has them all."""
 
 
 def steps(report: Report, canvas: Canvas) -> RenderableType:
@@ -20,7 +24,23 @@ def steps(report: Report, canvas: Canvas) -> RenderableType:
     grid = Table.grid(padding=(0, 2 if canvas.narrow else 4, 0, 0))
     grid.add_row(*map(Text, known), style="dim")
     grid.add_row(*map(Text, known.values()))
-    return Group(grid, Text(), Text(_risk(report)))
+    several: list[RenderableType] = [_functions(s), Text()] if s.functions else []
+    return Group(grid, Text(), *several, Text(_risk(report)))
+
+
+def _functions(s: StepSummary) -> Table:
+    """Each of several step functions: its calls, and how long the device worked on them."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    for _ in range(3):
+        grid.add_column(no_wrap=True, justify="right")
+    grid.add_row(*map(Text, ("step function", "calls", "on the device", "each")), style="dim")
+    for f in s.functions[:_FUNCTIONS]:
+        times = ("", "") if f.device is None else (duration(f.device), duration(f.device // max(1, f.calls)))
+        grid.add_row(*map(Text, (shorten(f.name, 30), f"{f.calls:,}", *times)))
+    if len(s.functions) > _FUNCTIONS:
+        grid.add_row(Text(f"and {len(s.functions) - _FUNCTIONS} more", "dim"))
+    return grid
 
 
 def _times(s: StepSummary) -> dict[str, int | None]:
