@@ -130,9 +130,10 @@ class DeviceWatch:
         if ready:
             now = self._recorder.now()
             self._recorder.device_done(ordinal, now)
-            self.functions.took(frame.function.name, now - max(frame.start or now, thread.compiled))
-            if self._thread is None:
-                self.functions.tell()
+            if self.functions.several:
+                self.functions.took(frame.function.name, now - max(frame.start or now, thread.compiled))
+                if self._thread is None:
+                    self.functions.tell()
         elif self._in_flight.qsize() < MOST_IN_FLIGHT:
             self._newest = InFlight(ordinal, self._recorder.now(), leaf, frame.function.name)
             self._put(self._newest)
@@ -206,9 +207,10 @@ class DeviceWatch:
             self._recorder.device_done(step.ordinal, done)
             self._recent.append((done - since) // len(names))
             self._free = done
-            for name in names:
-                self.functions.took(name, self._recent[-1])
-            self.functions.tell()
+            if self.functions.several:
+                for name in names:
+                    self.functions.took(name, self._recent[-1])
+                self.functions.tell()
         self._tell_other_work()
 
     def _worked(self, work: InFlight) -> None:

@@ -34,9 +34,14 @@ class _Figures:
 
 
 class StepFunctions:
-    """The step functions of a loop, by name."""
+    """The step functions of a loop, by name.
+
+    Attributes:
+        several: there is more than one: their times are asked for.
+    """
 
     def __init__(self, recorder: NullRecorder) -> None:
+        self.several = False
         self._recorder = recorder
         self._figures: dict[str, _Figures] = {}
         self._told_at = 0
@@ -48,6 +53,7 @@ class StepFunctions:
             if len(self._figures) == MOST_FUNCTIONS:
                 return
             figures = self._figures[name] = _Figures()
+            self.several = len(self._figures) > 1
         figures.calls += 1
 
     def took(self, name: str, duration: int) -> None:
@@ -59,7 +65,7 @@ class StepFunctions:
 
     def tell(self, *, all_of_it: bool = False) -> None:
         """Tell what has come since it was told last, unless that was a moment ago."""
-        if len(self._figures) < 2:
+        if not self.several:
             return
         now = self._recorder.now()
         if all_of_it or now - self._told_at > TELLING_EVERY:

@@ -86,8 +86,11 @@ class Loop:
             raise
         if frame is not None:
             frame.among.pop()
-            if frame.start is not None or frame.preparing:
-                guard(self._ends, frame, result)
+            if (frame.start is not None or frame.preparing) and guard.on:
+                try:
+                    self._ends(frame, result)
+                except Exception as error:
+                    guard.failed(error)
         return result
 
     @wrapper
@@ -163,26 +166,31 @@ class Loop:
             self._between(frame)
 
     def _ends(self, frame: Frame, result: Any) -> None:
+        if frame.ordinal is None or frame.preparing:
+            self._other_ends(frame, result)
+        ordinal, function = frame.ordinal, frame.function
+        if ordinal is not None:
+            if function.calls_per_step != function.counted_by:
+                self.sequence.over(frame)
+            if self._device is not None:
+                self._device.watch(frame, ordinal, result)
+
+    def _other_ends(self, frame: Frame, result: Any) -> None:
+        """A call that is not known to be a step is over: it was one, or preparation, or came between two."""
         function = frame.function
         if frame.preparing:
             self.recorder.finish(Activity.PREPARATION, name=function.name)
-        elif frame.start is None:
-            return
-        elif function.initializes and frame.ordinal is None:
+        elif frame.start is not None and function.initializes:
             duration = self.recorder.now() - frame.start
             self.recorder.span(Activity.PREPARATION, frame.start, duration, name=function.name)
-        else:
-            if frame.ordinal is None and function.differentiates and not self._sees_optimizer:
-                in_annotation = bool(self.annotations.open)
-                if self._candidates.consider(frame, result, in_annotation=in_annotation):
-                    self._step(frame)
-            if frame.ordinal is not None:
-                if function.calls_per_step != function.counted_by:
-                    self.sequence.over(frame)
-                if self._device is not None:
-                    self._device.watch(frame, frame.ordinal, result)
-            elif frame.between:
-                self._evaluations.ends(frame, result)
+        elif function.differentiates and self._proves_a_step(frame, result):
+            self._step(frame)
+        elif frame.between:
+            self._evaluations.ends(frame, result)
+
+    def _proves_a_step(self, frame: Frame, result: Any) -> bool:
+        annotated = bool(self.annotations.open)
+        return not self._sees_optimizer and self._candidates.consider(frame, result, in_annotation=annotated)
 
     def _failed(self, frame: Frame) -> None:
         if frame.preparing:

@@ -62,8 +62,11 @@ class Sequence:
             if self._guests:
                 self._partners.update(self._guests)
                 self._guests.clear()
-            count = 1 if function.call_is_step else self._begun(frame)
-            if count:
+            if function.call_is_step and self.started:  # what ``tell`` does, without a call more for each step
+                number = self._next
+                self._next = None if number is None else number + 1
+                self._ordinal = self._recorder.step(number, at=frame.start)
+            elif count := self._begun(frame):
                 self.tell(frame.start, None, count)
         elif leader not in self._partners:
             self._meets_guest(leader, frame.start)
