@@ -1,0 +1,92 @@
+"""What TensorBoard shows, read back through its own server, is the report."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("tensorboardX", reason="tensorboardX is not installed here")
+pytest.importorskip("tensorboard", reason="tensorboard is not installed here")
+
+from exported import T0, S, report
+
+from goodput_plugins.core.buckets import Bucket
+from goodput_plugins.exporters import Snapshot
+from goodput_plugins.exporters.tensorboard import TensorBoard, scalars
+
+UNTILS = (20, 60, 100)
+WINDOW = report(window=(T0 + 50 * S, T0 + 110 * S))
+
+
+def snapshot(until: int) -> Snapshot:
+    return Snapshot(T0 + (10 + until) * S, report(until), {60: WINDOW})
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real TensorBoard over what two writers wrote, one after the other."""
+    folder = tmp_path_factory.mktemp("tensorboard")
+    for untils in (UNTILS[:1], UNTILS[1:]):
+        exporter = TensorBoard(str(folder))
+        for until in untils:
+            exporter.export(snapshot(until))
+        exporter.close()
+        time.sleep(1.1)  # files are told apart by the second
+    port_file = folder.parent / "port"
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(folder), "--port", "0", "--load_fast", "false"]
+    with (
+        port_file.open("w") as told,
+        subprocess.Popen([*command, "--host", "127.0.0.1"], stderr=told, stdout=told, env=os.environ) as server,
+    ):
+        try:
+            yield _address(port_file, server)
+        finally:
+            server.kill()
+
+
+def _address(told: Path, server: subprocess.Popen[bytes]) -> str:
+    for _ in range(600):
+        text = told.read_text()
+        if "http://" in text:
+            return "http://" + text.split("http://")[1].split()[0].rstrip("/")
+        assert server.poll() is None, text
+        time.sleep(0.1)
+    raise AssertionError(told.read_text())
+
+
+def ask(address: str, path: str) -> Any:
+    for _ in range(100):
+        try:
+            with urllib.request.urlopen(f"{address}/data/plugin/scalars/{path}", timeout=10) as answer:
+                found = json.loads(answer.read())
+        except urllib.error.HTTPError:
+            found = None
+        if found:
+            return found
+        time.sleep(0.2)
+    raise AssertionError(path)
+
+
+@pytest.mark.timeout(180)
+def test_tensorboard_shows_the_report_over_restarts_of_its_writer(served: str) -> None:
+    tags = ask(served, "tags")["."]
+    last = dict(scalars(snapshot(UNTILS[-1])))
+    assert set(tags) == set(last)
+    assert {"goodput/goodput", "badput/custom_badput_events/eval_0", "step_deviation"} <= set(tags)
+    assert f"badput/{Bucket.RESTORE.value.lower()}" not in tags  # unknown is no zero
+    for tag in ("goodput/goodput", "rolling_60s/goodput/goodput", "steps/p50_seconds"):
+        points = ask(served, f"scalars?run=.&tag={tag}")
+        assert [(wall, step) for wall, step, _ in points] == [(T0 / S + 10 + u, u // 2 - 1) for u in UNTILS]
+        assert points[-1][2] == pytest.approx(last[tag], rel=1e-6)
+    shares = [value for tag, value in last.items() if tag.startswith(("goodput/goodput", "badput/"))]
+    assert sum(shares) == pytest.approx(100)
