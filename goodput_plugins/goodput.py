@@ -183,7 +183,7 @@ class GoodputCalculator:
         kept = Breakdown()
         for window in _between(sorted(_window(*interval) for interval in exclusion_intervals), generation):
             sums = tally(generation, window)
-            kept += Breakdown(sums.spent) + sums.overlapped
+            kept += sums.spent + sums.overlapped
         if not kept.elapsed:
             raise ValueError(f"nothing of the job {self.job_name!r} is left after the exclusion intervals")
         badput = _shares(kept) if include_badput_breakdown else {}

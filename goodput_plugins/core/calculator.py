@@ -8,19 +8,26 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, deque
+from dataclasses import replace
 from itertools import chain
+from operator import add
 
 from goodput_plugins.core.attribution import Generation, attribute
 from goodput_plugins.core.attribution.generations import Attempt
 from goodput_plugins.core.attribution.ideal import Histogram, deviation
+from goodput_plugins.core.attribution.ledger import WAIT, Beside
+from goodput_plugins.core.attribution.past import preserved_of
 from goodput_plugins.core.attribution.tally import Tally, Window, tally
+from goodput_plugins.core.attribution.timeline import PRODUCTIVE, WASTED
 from goodput_plugins.core.buckets import BADPUT, OWNER_OF, Bucket
+from goodput_plugins.core.earlier import RECENT, Earlier, Told, joined
 from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.events import Fact
 from goodput_plugins.core.exits import CODE
 from goodput_plugins.core.findings import findings, in_order_of_cost
-from goodput_plugins.core.report import AttemptSummary, Breakdown, Finding, Report, StepFunction, StepSummary
+from goodput_plugins.core.report import AttemptSummary, Breakdown, Finding, Report, Source, StepFunction, StepSummary
 from goodput_plugins.core.runlog import RunLog
+from goodput_plugins.core.story import Story
 
 ALWAYS_KNOWN = frozenset(
     {
@@ -59,36 +66,76 @@ def calculate(
     until = window[1] if window is not None else None
     timeline = attribute(log, as_of=as_of, now=now, until=until, ideal=ideal)
     chosen = _choose(log, timeline.generations, generation, until)
-    current = timeline.generations[chosen]
-    sums = tally(current, window)
-    spent = Breakdown(sums.spent) + sums.overlapped
-    unknown = _unknown(current, spent)
-    preserved = None if Bucket.SAVE in unknown and not current.completed else sums.preserved
-    found = [*findings(current, spent, preserved), *(Finding(slug, None, text) for slug, text in log.notes)]
-    attempts = current.attempts
-    last = attempts[-1]
-    start, end = (current.start, current.end) if window is None else window
+    return report_of(log, timeline.generations[chosen], chosen, window=window, ideal=ideal)
+
+
+def report_of(
+    log: RunLog,
+    current: Generation,
+    number: int,
+    *,
+    window: Window | None = None,
+    ideal: int | None = None,
+    earlier: Earlier | None = None,
+) -> Report:
+    """The report of a generation that was attributed, or of what ``earlier`` holds and what followed.
+
+    Raises:
+        Unsettled: what is preserved cannot be told from that.
+    """
+    earlier = earlier or Earlier()
+    low, high = window or (earlier.moment, current.end)
+    sums = tally(current, (low or current.start, high))
+    by_attempt = _by_attempt(current, sums, earlier)
+    overlapped = _overlapped(sums, by_attempt, earlier)
+    spent = sum(map(Breakdown, by_attempt), Breakdown(sums.between) + Breakdown(earlier.between)) + overlapped
+    unknown = _unknown(current, spent, earlier)
+    preserved = sums.preserved + preserved_of(current.blocks, current.preserved, completed=current.completed)
+    at_hand = None if Bucket.SAVE in unknown and not current.completed else preserved
+    story = earlier.story + Story.of(current, frozenset(earlier.story.compiled))
+    found = [*findings(current, spent, at_hand, story), *(Finding(slug, None, text) for slug, text in log.notes)]
+    last = current.attempts[-1]
+    start, end = window or (earlier.start or current.start, current.end)
     return Report(
         run=log.run,
-        generation=chosen,
+        generation=number,
         status=_status(last.exit),
         start=start,
         end=end,
         breakdown=spent,
-        preserved=preserved,
-        disruptions=_disruptions(current, window),
-        attempts=_attempts(current, sums, window),
-        steps=_steps(current, window, ideal),
+        preserved=at_hand,
+        disruptions=story.often["disruption",] if window is None else _disruptions(current, window),
+        attempts=_attempts(current, by_attempt, (start, end), earlier),
+        steps=_steps(current, window, ideal, earlier, story),
         findings=tuple(in_order_of_cost(found)),
-        plugins={name: version for a in attempts for name, version in a.seen.plugins.items()},
+        plugins=earlier.plugins | {name: version for a in current.attempts for name, version in a.seen.plugins.items()},
         unknown=unknown,
         down_since=last.until if _status(last.exit) in ("lost", "failed") else None,
     )
 
 
+def _by_attempt(current: Generation, sums: Tally, earlier: Earlier) -> list[Counter[Source]]:
+    """The time of each attempt by source."""
+    spent = [Counter(attempt.spent) for attempt in earlier.attempts]
+    for source, blocks in ((PRODUCTIVE, current.blocks), (WASTED, current.taken)):
+        for block in blocks:
+            spent[block.attempt][source] += block.ns
+    return joined(spent, sums.by_attempt)
+
+
+def _overlapped(sums: Tally, by_attempt: list[Counter[Source]], earlier: Earlier) -> Breakdown:
+    """Work beside the training thread; it owns no time."""
+    beside = list(sums.beside)
+    first = max(0, len(earlier.attempts) - 1)
+    if earlier.attempts:
+        beside[0] = Beside(*map(add, beside[0], earlier.beside))
+    told = zip(beside, by_attempt[first:], strict=True)
+    return sum((work.overlapped(spent[WAIT]) for work, spent in told), Breakdown(earlier.overlapped))
+
+
 def _choose(log: RunLog, generations: list[Generation], wanted: int | None, until: int | None) -> int:
     if not generations:
-        raise UnusableData(f"run {log.run!r}: no attempt has begun (no process took a step, or none ended otherwise).")
+        raise nothing_begun(log)
     if wanted is None:
         begun = [at for at, g in enumerate(generations) if until is None or g.start < until]
         return begun[-1] if begun else 0
@@ -98,19 +145,18 @@ def _choose(log: RunLog, generations: list[Generation], wanted: int | None, unti
     return wanted % len(generations)
 
 
-def _unknown(generation: Generation, spent: Breakdown) -> frozenset[Bucket]:
+def nothing_begun(log: RunLog) -> UnusableData:
+    """The error of a run without an attempt."""
+    return UnusableData(f"run {log.run!r}: no attempt has begun (no process took a step, or none ended otherwise).")
+
+
+def _unknown(generation: Generation, spent: Breakdown, earlier: Earlier) -> frozenset[Bucket]:
     """Buckets that nothing armed could have seen.
 
     Waits for data are known only where one was seen: an armed loader hook that never saw its loader
     run says nothing of another loader.
     """
-    seen = {
-        bucket
-        for attempt in generation.attempts
-        for bucket in (attempt.seen.sees - {Bucket.DATA_LOADING_SYNC.value, Bucket.DATA_LOADING_ASYNC.value})
-        | {OWNER_OF[i.activity][0].value for i in chain(attempt.seen.intervals, attempt.seen.elsewhere)}
-        | ({Bucket.DATA_LOADING_SYNC.value} if attempt.seen.saw_waits else set())
-    }
+    seen = earlier.sees | seen_in(generation)
     known = ALWAYS_KNOWN | {bucket for bucket in Bucket if bucket.value in seen or spent[bucket]}
     if any(a.numbers is None for a in generation.attempts) and len(generation.attempts) > 1:
         known -= {Bucket.WASTED_PROGRESS}
@@ -122,33 +168,60 @@ def _unknown(generation: Generation, spent: Breakdown) -> frozenset[Bucket]:
     return frozenset(unknown)
 
 
+def seen_in(generation: Generation) -> set[str]:
+    """The buckets that its hooks could see, or that something showed."""
+    return {
+        bucket
+        for attempt in generation.attempts
+        for bucket in (attempt.seen.sees - {Bucket.DATA_LOADING_SYNC.value, Bucket.DATA_LOADING_ASYNC.value})
+        | {OWNER_OF[i.activity][0].value for i in chain(attempt.seen.intervals, attempt.seen.elsewhere)}
+        | ({Bucket.DATA_LOADING_SYNC.value} if attempt.seen.saw_waits else set())
+    }
+
+
 def _status(exit: str) -> str:
     named = {"running": "running", "completed": "completed", "user": "stopped", "lost": "lost"}
     return named.get(exit, "failed")
 
 
-def _disruptions(generation: Generation, window: Window | None) -> int:
-    if window is None:
-        return generation.disruptions
+def _disruptions(generation: Generation, window: Window) -> int:
     return sum(window[0] <= moment < window[1] for moment in generation.disrupted_at)
 
 
-def _attempts(generation: Generation, sums: Tally, window: Window | None) -> tuple[AttemptSummary, ...]:
-    low, high = window if window is not None else (generation.start, generation.end)
+def _attempts(
+    generation: Generation, by_attempt: list[Counter[Source]], window: Window, earlier: Earlier
+) -> tuple[AttemptSummary, ...]:
+    low, high = window
+    kept = earlier.attempts
+    told = [told_of(attempt) for attempt in generation.attempts]
+    if kept:
+        told[0] = replace(told[0], first_step=kept[-1].first_step)
     return tuple(
         AttemptSummary(
             number=number,
-            start=attempt.seen.start,
-            end=attempt.until,
+            start=attempt.start,
+            end=attempt.end,
             exit=attempt.exit,
-            exit_code=_exit_code(attempt),
-            first_step=attempt.numbers[0] if attempt.numbers else None,
-            last_step=attempt.numbers[-1] if attempt.numbers else None,
+            exit_code=attempt.exit_code,
+            first_step=attempt.first_step,
+            last_step=attempt.last_step,
             cause=None,
             breakdown=Breakdown(spent),
         )
-        for number, (attempt, spent) in enumerate(zip(generation.attempts, sums.by_attempt, strict=True))
-        if attempt.seen.start <= high and attempt.until >= low
+        for number, (attempt, spent) in enumerate(zip([*kept[:-1], *told], by_attempt, strict=True))
+        if attempt.start <= high and attempt.end >= low
+    )
+
+
+def told_of(attempt: Attempt) -> Told:
+    """What is told of an attempt."""
+    return Told(
+        start=attempt.seen.start,
+        end=attempt.until,
+        exit=attempt.exit,
+        exit_code=_exit_code(attempt),
+        first_step=attempt.numbers[0] if attempt.numbers else None,
+        last_step=attempt.numbers[-1] if attempt.numbers else None,
     )
 
 
@@ -159,48 +232,45 @@ def _exit_code(attempt: Attempt) -> int | None:
     return code if type(code) is int else None
 
 
-def _steps(generation: Generation, window: Window | None, ideal: int | None) -> StepSummary:
-    histogram = Histogram()
-    recent: deque[int] = deque(maxlen=1_100)
-    count = 0
+def _steps(
+    generation: Generation, window: Window | None, ideal: int | None, earlier: Earlier, story: Story
+) -> StepSummary:
+    histogram = Histogram(earlier.times)
+    recent: deque[int] = deque(earlier.recent, maxlen=RECENT)
+    count = sum(block.begun for block in generation.blocks) * generation.ledgers[0].stride
     for ledger in generation.ledgers:
         times = array("q", ledger.step_times())
-        histogram.add(times)
-        recent.extend(times[-1_100:])
-        count += ledger.kept_steps(*(window or (ledger.first_begin, ledger.until + 1)))
+        histogram.add(times, earlier.width if ledger.since else None)
+        recent.extend(times[-RECENT:])
+        first = ledger.begins[ledger.since] if ledger.since else ledger.first_begin
+        count += ledger.kept_steps(*(window or (first, ledger.until + 1)))
     known = [a for a in generation.attempts if a.numbers]
     last = known[-1].numbers[-1] if known and known[-1].numbers else None
     usual = ideal or histogram.ideal()
     return StepSummary(
         last=last,
-        max_productive=_max_productive(generation, last),
+        max_productive=_max_productive(generation, last, has_saves=earlier.has_saves),
         count=count,
         ideal=usual,
         p50=histogram.quantile(0.5),
         p99=histogram.quantile(0.99),
         deviation=deviation(list(recent), usual),
         source="device" if any(ledger.device is not None for ledger in generation.ledgers) else "host",
-        functions=_step_functions(generation),
+        functions=_step_functions(story),
     )
 
 
-def _step_functions(generation: Generation) -> tuple[StepFunction, ...]:
-    calls: Counter[str] = Counter()
-    took: Counter[str] = Counter()
-    for attempt in generation.attempts:
-        for what, name, duration, often in attempt.seen.facts:
-            if what == Fact.STEP_FUNCTION:
-                calls[name] += often
-                took[name] += duration
-    return tuple(StepFunction(name, calls[name], took[name] or None) for name in sorted(calls, key=lambda n: -took[n]))
+def _step_functions(story: Story) -> tuple[StepFunction, ...]:
+    told = story.named(Fact.STEP_FUNCTION)
+    return tuple(StepFunction(name, calls, took or None) for name, (calls, took) in told.items())
 
 
-def _max_productive(generation: Generation, last: int | None) -> int | None:
+def _max_productive(generation: Generation, last: int | None, *, has_saves: bool) -> int | None:
     """The highest preserved step; where no checkpoint was ever seen, the last completed step."""
     if last is None:
         return None
     if generation.completed:
         return last + generation.ledgers[-1].unlogged
-    if any(attempt.seen.saves for attempt in generation.attempts):
+    if has_saves or any(attempt.seen.saves for attempt in generation.attempts):
         return generation.preserved
     return last - 1 if last > 0 else None

@@ -75,6 +75,15 @@ class Attempts:
             return False
         return True
 
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def join(self, other: Attempts) -> None:
+        """Take in all that another one holds."""
+        self._starts |= other._starts
+        for attempt, parts in other._parts.items():
+            self._parts[attempt] |= parts
+
     def lives(self) -> list[Life]:
         """The lives of the primary process, by start."""
         lives = []

@@ -90,6 +90,14 @@ class Jobs:
             self.empty = False
             self._job(column.job).add_column(column)
 
+    def told(self, name: str) -> Told:
+        """What was told of a job; if it is the only one, also by entries that name none."""
+        told = self._jobs[name]
+        if len(self._jobs) == 1:
+            told.join(self._nameless)
+            self._nameless = Told()
+        return told
+
     def skip(self, count: int, reason: str) -> None:
         """Count entries that could not be read at all."""
         if count:
@@ -98,8 +106,8 @@ class Jobs:
     def logs(self) -> list[RunLog]:
         """The logs of all jobs, by name."""
         if len(self._jobs) == 1:
-            next(iter(self._jobs.values())).join(self._nameless)
-        logs = [_log(name, told) for name, told in sorted(self._jobs.items())]
+            self.told(next(iter(self._jobs)))
+        logs = [log_of(name, told) for name, told in sorted(self._jobs.items())]
         return [log for log in logs if log.lives]
 
     def _add(self, shape: _Shape) -> None:
@@ -125,7 +133,7 @@ class _Shape:
         self.written: list[datetime | None] = []
 
 
-def _log(name: str, told: Told) -> RunLog:
+def log_of(name: str, told: Told) -> RunLog:
     """The log of what was told of one job."""
     log = RunLog(name)
     ours = told.ours.lives()
@@ -141,6 +149,8 @@ def _log(name: str, told: Told) -> RunLog:
     others = [event._replace(time=straight.moved_one(event.time, when, shifts)) for event, when in told.others.items()]
     starts, stops, odd = pair(begins, ends, times, [event.time for event in others])
     log.lives, copies = split(name, (times, numbers), (starts, stops), others + odd)
+    told.found, told.clock_is_sound = copies, not shifts
+    copies += told.copies
     log.lives = sorted([*log.lives, *ours], key=lambda life: (life.start, life.id))
     if told.ours.torn:
         log.note("torn-lines", f"{told.ours.torn} lines could not be read and were left out.")

@@ -55,7 +55,7 @@ def read(path: Path) -> list[RunLog]:
 
 
 def _read_directory(path: Path) -> list[RunLog]:
-    files = sorted(path.glob("*.jsonl"), key=_by_segment)
+    files = sorted(path.glob("*.jsonl"), key=by_segment)
     if not files:
         raise UnusableData(f"{path}: holds no journals (*.jsonl); is this the directory of a run?")
     faults: list[UnusableData] = []
@@ -79,12 +79,12 @@ def _is_begun(file: Path) -> bool:
 
 def _segments_of(path: Path) -> list[Path]:
     """The files of an attempt, of which ``path`` is one, in order."""
-    attempt = _by_segment(path)[0]
+    attempt = by_segment(path)[0]
     beside = path.parent.glob(f"{glob.escape(attempt)}*.jsonl")
-    return sorted((file for file in beside if _by_segment(file)[0] == attempt), key=_by_segment)
+    return sorted((file for file in beside if by_segment(file)[0] == attempt), key=by_segment)
 
 
-def _by_segment(path: Path) -> tuple[str, str]:
+def by_segment(path: Path) -> tuple[str, str]:
     """An attempt's first segment has no number, the others do: ``x.jsonl``, ``x.001.jsonl``."""
     attempt, _, number = path.stem.rpartition(".")
     return (attempt, number.zfill(9)) if number.isdigit() else (path.stem, "")
@@ -130,11 +130,11 @@ def _header(data: bytes) -> Mapping[str, Any] | None:
     return header if ours else None
 
 
-def read_journal(path: Path, data: bytes) -> JournalFile:
-    """What a journal holds: its ``data``, read from ``path``.
+def header_of(path: Path, data: bytes) -> Mapping[str, Any]:
+    """The first line of a journal: its ``data``, read from ``path``.
 
     Raises:
-        UnusableData: it is no journal, one of another version, or one whose times go backwards.
+        UnusableData: it is no journal, or one of another version.
     """
     header = _header(data)
     if header is None:
@@ -147,16 +147,26 @@ def read_journal(path: Path, data: bytes) -> JournalFile:
     start = header.get("start")
     if type(start) is not int or not 0 <= start <= LATEST or not isinstance(header.get("run"), str):
         raise UnusableData(f"{path}: its header tells no run or no start.")
+    return header
+
+
+def read_journal(path: Path, data: bytes) -> JournalFile:
+    """What a journal holds: its ``data``, read from ``path``.
+
+    Raises:
+        UnusableData: it is no journal, one of another version, or one whose times go backwards.
+    """
+    header = header_of(path, data)
     lines = [line for line in data.replace(b"\0", b"").split(b"\n")[1:] if line]
     if lines:
-        lines[-1] = _mended(lines[-1])
-    events, torn = _parse(lines)
-    _check_order(path, events)
+        lines[-1] = mended(lines[-1])
+    events, torn = parse(lines)
+    check_order(path, events, {})
     lost = sum(event.step or 0 for event in events if event.kind is Kind.LOST)
     return JournalFile(header, [event for event in events if event.kind is not Kind.LOST], torn, lost)
 
 
-def _parse(lines: list[bytes]) -> tuple[list[Event], int]:
+def parse(lines: list[bytes]) -> tuple[list[Event], int]:
     """The events of these lines, and how many lines are none."""
     try:
         rows: Iterable[Any] = json.loads(b"[" + b",".join(lines) + b"]")
@@ -167,13 +177,13 @@ def _parse(lines: list[bytes]) -> tuple[list[Event], int]:
     torn = 0
     for line in lines:
         try:
-            events.append(event_of(json.loads(_mended(line))))
+            events.append(event_of(json.loads(mended(line))))
         except (ValueError, RecursionError):
             torn += 1
     return events, torn
 
 
-def _mended(line: bytes) -> bytes:
+def mended(line: bytes) -> bytes:
     """The line of a run that was growing when the process was killed; a number without its comma may be torn."""
     line = line.rstrip()
     if line.startswith(b'["r",') and not line.endswith(b"]"):
@@ -181,9 +191,17 @@ def _mended(line: bytes) -> bytes:
     return line
 
 
-def _check_order(path: Path, events: list[Event]) -> None:
-    """Within a thread, events of a kind that are told as they happen never step back."""
-    newest: dict[tuple[Kind, int], int] = {}
+def check_order(path: Path, events: list[Event], newest: dict[tuple[Kind, int], int]) -> None:
+    """Within a thread, events of a kind that are told as they happen never step back.
+
+    Args:
+        path: what they were read from.
+        events: in the order in which they were told.
+        newest: the last time of each kind and thread; kept up to date.
+
+    Raises:
+        UnusableData: they do.
+    """
     for event in events:
         if event.kind in (Kind.STEP, Kind.RUN, Kind.STEPS, Kind.BEGIN, Kind.FINISH, Kind.HEARTBEAT):
             key = (event.kind, event.thread)
@@ -198,14 +216,14 @@ def _check_order(path: Path, events: list[Event]) -> None:
 
 def _merged(journals: Iterable[JournalFile]) -> list[RunLog]:
     """The logs of these journals' runs, by name."""
-    runs: dict[str, _Run] = {}
+    runs: dict[str, Run] = {}
     for journal in journals:
         name = journal.header["run"]
-        runs.setdefault(name, _Run(name)).add(journal)
+        runs.setdefault(name, Run(name)).add(journal)
     return [run.log() for _, run in sorted(runs.items())]
 
 
-class _Run:
+class Run:
     """The journals of one run, as they come; rotated files of one life are joined.
 
     A journal's events are put into columns before the next is read: they take a tenth of the memory.

@@ -49,6 +49,9 @@ class Told:
         others: every other event, with the earliest time at which it was written.
         ours: what our own entries hold.
         skipped: why entries were not understood, and how many.
+        copies: how many starts were copies of another process, of those that are no longer here.
+        found: and of those that are, once a log was made.
+        clock_is_sound: nor was a clock seen that was set.
     """
 
     steps: Times = field(default_factory=Times)
@@ -58,6 +61,9 @@ class Told:
     others: dict[Event, int] = field(default_factory=dict)
     ours: Attempts = field(default_factory=Attempts)
     skipped: Counter[str] = field(default_factory=Counter)
+    copies: int = 0
+    found: int = 0
+    clock_is_sound: bool = True
 
     def add(self, payloads: Sequence[Mapping[str, Any]], written: Sequence[datetime | None]) -> None:
         """Take in payloads of one shape: of equal keys."""
@@ -118,6 +124,7 @@ class Told:
         self.ends.extend(other.ends.times, other.ends.written)
         for event, written in other.others.items():
             self._add_event(event, written)
+        self.ours.join(other.ours)
         self.skipped += other.skipped
 
     def leave_out(self, stretches: Sequence[tuple[int, int]]) -> None:

@@ -37,6 +37,7 @@ from goodput_plugins.core.attribution.ideal import ideals
 from goodput_plugins.core.attribution.judge import judge
 from goodput_plugins.core.attribution.ledger import Ledger, open_ledger
 from goodput_plugins.core.attribution.observe import observe
+from goodput_plugins.core.attribution.past import Past
 from goodput_plugins.core.attribution.rewind import rewind
 from goodput_plugins.core.attribution.timeline import Generation, Segment
 from goodput_plugins.core.runlog import RunLog
@@ -58,6 +59,7 @@ def attribute(
     now: int | None = None,
     until: int | None = None,
     ideal: int | None = None,
+    past: Past | None = None,
 ) -> Timeline:
     """Give every nanosecond of a run its bucket.
 
@@ -70,31 +72,45 @@ def attribute(
             long after.
         until: a window's end: the time from a run's loss to it counts too.
         ideal: a configured ideal step time, ns; it wins over what the steps show.
+        past: what was attributed before; then the log holds what follows, some steps told again.
+
+    Raises:
+        Unsettled: what follows changes the past.
 
     Returns:
         The generations with their segments.
     """
-    lives = [observe(life, as_of) for life in log.lives if as_of is None or life.start <= as_of]
-    groups = group(lives)
+    lives = [
+        observe(life, as_of, past if past is not None and life.id == past.life else None)
+        for life in log.lives
+        if as_of is None or life.start <= as_of
+    ]
+    groups = group(lives, past)
     generations = []
     for at, current in enumerate(groups):
         following = groups[at + 1].attempts[0].seen.start if at + 1 < len(groups) else None
-        ledgers = _ledgers(current, following, as_of, now, ideal)
+        before = past if at == 0 else None
+        ledgers = _ledgers(current, following, as_of, now, ideal, before)
         end = current.attempts[-1].until
         if following is None and current.attempts[-1].exit not in ("completed", "running"):
             end = max(end, as_of or end, until or end)
-        generations.append(Generation(ledgers, end, rewind(ledgers)))
+        generations.append(Generation(ledgers, end, *rewind(ledgers, before)))
     return Timeline(generations)
 
 
 def _ledgers(
-    current: Group, following: int | None, as_of: int | None, now: int | None, ideal: int | None
+    current: Group,
+    following: int | None,
+    as_of: int | None,
+    now: int | None,
+    ideal: int | None,
+    past: Past | None,
 ) -> list[Ledger]:
     """The attempts' ledgers, judged."""
     live_ns = FOREIGN_ALIVE_NS if current.attempts[-1].seen.foreign else ALIVE_NS
     settle(current, following, as_of, now, live_ns)
     ledgers = [open_ledger(attempt, current.stride) for attempt in current.attempts]
-    judged_by = ideals([ledger.sample() for ledger in ledgers]) if ideal is None else [ideal] * len(ledgers)
+    judged_by = _judged_by(ledgers, past) if ideal is None else [ideal] * len(ledgers)
     last, its_ideal = current.attempts[-1], judged_by[-1]
     if last.seen.foreign and last.exit == "lost" and its_ideal is not None:
         settle(current, following, as_of, now, max(live_ns, 10 * current.stride * its_ideal))
@@ -103,3 +119,13 @@ def _ledgers(
         after = current.attempts[at + 1] if at + 1 < len(ledgers) else None
         judge(ledger, judged_by[at], after)
     return ledgers
+
+
+def _judged_by(ledgers: list[Ledger], past: Past | None) -> list[int | None]:
+    """The ideal by which each attempt is judged."""
+    if past is None:
+        return ideals([ledger.sample() for ledger in ledgers])
+    if len(ledgers) == 1:
+        return [past.ideal]
+    samples = [*past.samples, *(ledger.sample() for ledger in ledgers[1:])]
+    return [past.ideal, *ideals(samples, past.own_ideals)[len(past.samples) :]]

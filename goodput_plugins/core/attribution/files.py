@@ -9,7 +9,8 @@ is believed; where there is none either, the number is unknown.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -47,14 +48,23 @@ def steps_of(data: Any) -> int | None:
 
 
 class Files:
-    """The files that attempts of a generation saved, each with the last step in it."""
+    """The files that attempts of a generation saved, each with the last step in it.
 
-    def __init__(self) -> None:
+    Args:
+        known: files, and the last step in each.
+    """
+
+    def __init__(self, known: Iterable[tuple[File, int]] = ()) -> None:
         self._known: dict[tuple[int, int], list[tuple[File, int]]] = {}
+        for file, position in known:
+            self.add([file], position)
 
-    def add(self, saved: Saved, position: int) -> None:
-        """A save holds the steps up to ``position``."""
-        for file in saved.files:
+    def __iter__(self) -> Iterator[tuple[File, int]]:
+        return chain.from_iterable(self._known.values())
+
+    def add(self, files: Iterable[File], position: int) -> None:
+        """These files hold the steps up to ``position``."""
+        for file in files:
             self._known.setdefault(file[2:], []).append((file, position))
 
     def position(self, files: Iterable[File]) -> int | None:
@@ -124,5 +134,6 @@ def _position_here(
 def last_index(seen: Observed, saved: Saved) -> int:
     """Which step of its attempt, counted from 0, is the last that a save holds; -1: none."""
     if saved.steps is not None:
-        return min(saved.steps, len(seen.times)) - 1
+        told_before = seen.past.steps - seen.past.since if seen.past is not None else 0
+        return min(saved.steps - told_before, len(seen.times)) - 1
     return bisect_right(seen.times, saved.start) - 1

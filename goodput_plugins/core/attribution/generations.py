@@ -13,9 +13,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
-from goodput_plugins.core.attribution.files import Files, anchors, last_index
+from goodput_plugins.core.attribution.files import File, Files, anchors, last_index
 from goodput_plugins.core.attribution.observe import Observed, Saved
+from goodput_plugins.core.attribution.past import Past, Unsettled
 from goodput_plugins.core.runlog import UNKNOWN
 
 ALIVE_NS = 30_000_000_000
@@ -78,7 +80,7 @@ class Group:
     stride: int = 1
     first: int | None = None
     highest: int = -1
-    _distances: Counter[int] = field(default_factory=Counter)
+    distances: Counter[int] = field(default_factory=Counter)
 
     def add(self, attempt: Attempt) -> None:
         """Take in the next attempt."""
@@ -89,32 +91,56 @@ class Group:
         self.first = numbers[0] if self.first is None else self.first
         if isinstance(numbers, range):
             self.highest = max(self.highest, numbers[-1])
-            self._distances[1] += len(numbers) - 1
+            self.distances[1] += len(numbers) - 1
         else:
             self.highest = max(self.highest, max(numbers))
-            self._distances.update(b - a for a, b in pairwise(numbers) if b > a)
-        self.stride = min(self._distances, key=lambda n: (-self._distances[n], n)) if self._distances else 1
+            self.distances.update(b - a for a, b in pairwise(numbers) if b > a)
+        self.stride = min(self.distances, key=lambda n: (-self.distances[n], n)) if self.distances else 1
 
 
-def group(lives: Iterable[Observed]) -> list[Group]:
-    """The generations of a run, oldest first."""
+def group(lives: Iterable[Observed], past: Past | None = None) -> list[Group]:
+    """The generations of a run, oldest first; or those of what follows its ``past``."""
     groups: list[Group] = []
     positions: dict[int, int] = {}
     files = Files()
+    if past is not None:
+        groups = [Group(first=past.first, highest=past.highest, distances=Counter(past.distances))]
+        positions, files = dict(past.earlier_positions), Files(_files(past.earlier_files))
     for seen in sorted(lives, key=lambda s: (s.start, s.life.id)):
         if not seen.times and seen.end is not None and seen.end.name == "completed":
             continue
         attempt = _numbered(seen, positions, files, first=not groups)
-        if not groups or _begins_anew(attempt, groups[-1]):
+        if seen.past is None and (not groups or _begins_anew(attempt, groups[-1])):
             groups.append(Group())
             if not attempt.resumed:
                 attempt = _numbered(seen, {}, Files(), first=True)
         groups[-1].add(attempt)
         _place_saves(attempt, groups[-1].stride)
+        if seen.past is not None:
+            _check_settled(attempt, groups[-1], seen.past)
+            positions |= seen.past.positions
+            for file, at in _files(seen.past.files):
+                files.add([file], at)
         positions |= {saved.label: at for saved, at in attempt.saves_at if saved.label is not None}
         for saved, at in attempt.saves_at:
-            files.add(saved, at)
+            files.add(saved.files, at)
     return groups
+
+
+def _files(told: Iterable[tuple[tuple[Any, ...], int]]) -> list[tuple[File, int]]:
+    return [(File(*file), at) for file, at in told]
+
+
+def _check_settled(attempt: Attempt, group: Group, past: Past) -> None:
+    """What is new leaves the numbers of the steps before as they are."""
+    seen = attempt.seen
+    shifts = any(seen.numbers[at] not in (UNKNOWN, number) for at, number in seen.corrections)
+    device = any(when != UNKNOWN for when in seen.done)
+    if seen.waits_stall != past.waits_stall or device != past.device:
+        raise Unsettled
+    early = any(s.steps is not None and s.steps < past.steps for s in seen.saves if s.position is None)
+    if group.stride != past.stride or shifts or early or seen.file_restores or seen.counts:
+        raise Unsettled
 
 
 def _begins_anew(attempt: Attempt, group: Group) -> bool:
@@ -184,6 +210,9 @@ def _place_saves(attempt: Attempt, stride: int) -> None:
     """
     numbers = attempt.numbers
     for saved in attempt.seen.saves:
+        if saved.position is not None:
+            attempt.saves_at.append((saved, saved.position))
+            continue
         at = last_index(attempt.seen, saved)
         if not numbers or (at < 0 and saved.steps is None):
             continue

@@ -8,7 +8,7 @@ data and every other bucket are subtracted in full.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 JUDGED = 1_000
@@ -29,19 +29,21 @@ def ideal_of(step_times: Sequence[int]) -> int | None:
     return round(sum(usual) / len(usual))
 
 
-def ideals(samples: Sequence[Sequence[int]]) -> list[int | None]:
+def ideals(samples: Sequence[Sequence[int]], own: Sequence[int | None] = ()) -> list[int | None]:
     """The ideal by which each attempt is judged.
 
     Args:
         samples: for each attempt of a generation, the step times of its first steps (ns).
+        own: the ideals that those of the first attempts make, where that is known.
 
     Returns:
         For each attempt its own ideal; with fewer than 20 steps that of the run so far, else of the
         first later attempt that has enough, else of all steps; None where there are fewer than 3.
     """
-    own = [ideal_of(s) if len(s) >= ENOUGH else None for s in samples]
-    everything = [t for s in samples for t in s]
-    of_all = ideal_of(everything) if len(everything) >= FEWEST else None
+    own = [*own, *(ideal_of(s) if len(s) >= ENOUGH else None for s in samples[len(own) :])]
+    of_all = None
+    if None in own and sum(map(len, samples)) >= FEWEST:
+        of_all = ideal_of([t for s in samples for t in s])
     result: list[int | None] = []
     for at in range(len(samples)):
         ideal = own[at]
@@ -57,14 +59,14 @@ def ideals(samples: Sequence[Sequence[int]]) -> list[int | None]:
 class Histogram:
     """Step times of any number of steps, each kept to a quarter percent of the usual one."""
 
-    def __init__(self) -> None:
-        self.counts: Counter[int] = Counter()
+    def __init__(self, counts: Mapping[int, int] | None = None) -> None:
+        self.counts: Counter[int] = Counter(counts or {})
 
-    def add(self, values: Sequence[int]) -> None:
-        """Add the step times of an attempt, ns."""
+    def add(self, values: Sequence[int], width: int | None = None) -> None:
+        """Add the step times of an attempt, ns; with the width of its first ones, if these are not."""
         if not values:
             return
-        width = max(1, round(median(values[:JUDGED])) // 200)
+        width = width or width_of(values)
         for bin, count in Counter([value // width for value in values]).items():
             self.counts[bin * width + width // 2] += count
 
@@ -82,6 +84,11 @@ class Histogram:
         limit = middle + max(3 * spread, middle // 200)
         usual = [(value, count) for value, count in bins if value <= limit]
         return round(sum(value * count for value, count in usual) / sum(count for _, count in usual))
+
+
+def width_of(values: Sequence[int]) -> int:
+    """How finely the step times of an attempt are kept, ns."""
+    return max(1, round(median(values[:JUDGED])) // 200)
 
 
 def _weighted_quantile(bins: Sequence[tuple[int, int]], q: float) -> int | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from goodput_plugins.core.attribution.generations import Attempt
 from goodput_plugins.core.attribution.ledger import TEARDOWN, WAIT, Ledger
+from goodput_plugins.core.attribution.past import Stuck, Unsettled
 from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.core.report import Source
 
@@ -39,7 +40,8 @@ def judge(ledger: Ledger, ideal: int | None, following: Attempt | None) -> None:
     _judge_waits(ledger)
     _judge_stuck(ledger)
     _judge_last(ledger, following)
-    _judge_first(ledger)
+    if ledger.attempt.seen.past is None:
+        _judge_first(ledger)
     if ledger.rest == HANG and ledger.own[-1] - (ledger.last_owns or 0) < SHORTEST_HANG_NS:
         ledger.rest = RECOVERY
 
@@ -56,9 +58,11 @@ def _judge_waits(ledger: Ledger) -> None:
             waits[step] += piece.end - piece.start
     if not any(waits):
         return
-    first_step, first_wait = _first_wait(ledger)
-    if first_step >= 0:
-        waits[first_step] -= first_wait
+    past = ledger.attempt.seen.past
+    if past is None or not past.waited:
+        first_step, first_wait = _first_wait(ledger)
+        if first_step >= 0:
+            waits[first_step] -= first_wait
     if ledger.stride == 1 and not ledger.weights:
         room = [ideal - net if net < ideal else 0 for net in ledger.nets]
     else:
@@ -86,20 +90,34 @@ def _judge_stuck(ledger: Ledger) -> None:
     ideal, own, stride = ledger.ideal, ledger.own, ledger.stride
     if ideal is None:
         return
-    last = len(own) - 1
+    first, last = max(1, ledger.since), len(own) - 1
     usual = stride * ideal + max((stride + 1) * ideal, STUCK_NS)
     for step in [at for at, left in enumerate(own) if left > usual]:
         weight = ledger.weight(step)
         excess = own[step] - weight * ideal
-        judged = 0 < step < last or (step == last > 0 and ledger.attempt.exit == "running")
+        judged = first <= step < last or (step == last >= first and ledger.attempt.exit == "running")
         if judged and excess > max((weight + 1) * ideal, STUCK_NS):
             ledger.slow[step] = excess
-    taken = [excess for step, excess in ledger.slow.items() if step < last]
-    measured = sum(own[1:last])
-    if len(taken) >= BURSTS and 2 * sum(taken) > measured and 2 * max(taken) < sum(taken):
+    stuck = stuck_so_far(ledger, last)
+    if stuck.often >= BURSTS and 2 * stuck.total > stuck.measured and 2 * stuck.largest < stuck.total:
+        if ledger.attempt.seen.past is not None:
+            raise Unsettled
         ledger.bursty = True
         ledger.slow.clear()
-        ledger.ideal = measured // sum(ledger.weight(step) for step in range(1, last))
+        ledger.ideal = stuck.measured // sum(ledger.weight(step) for step in range(1, last))
+
+
+def stuck_so_far(ledger: Ledger, stop: int) -> Stuck:
+    """What rule 7 took from the steps before ``stop``, those of the past included."""
+    past = ledger.attempt.seen.past
+    before = Stuck() if past is None else past.stuck
+    taken = [excess for step, excess in ledger.slow.items() if ledger.since <= step < stop]
+    return Stuck(
+        before.often + len(taken),
+        before.total + sum(taken),
+        max([before.largest, *taken]),
+        before.measured + sum(ledger.own[max(1, ledger.since) : stop]),
+    )
 
 
 def _judge_last(ledger: Ledger, following: Attempt | None) -> None:

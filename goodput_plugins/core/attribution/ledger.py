@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
+from typing import NamedTuple
 
 from goodput_plugins.core.attribution.activities import Piece, sweep
 from goodput_plugins.core.attribution.device import DeviceSteps, idle_pieces, idle_waits, on_device
@@ -28,6 +29,18 @@ HOST_GAP: Source = (Bucket.OTHER, "HOST_GAP")
 
 PREPARING = (Bucket.TPU_INITIALIZATION, Bucket.TRAINING_PREP, Bucket.RESTORE)
 """What comes before the first batch."""
+
+
+class Beside(NamedTuple):
+    """Waits for data and background work of checkpoints, ns."""
+
+    waited: int = 0
+    saving: int = 0
+
+    def overlapped(self, stalled: int) -> Breakdown:
+        """What of it owns no time, where so much of the waits is DATA_LOADING_SYNC."""
+        spent = {Bucket.DATA_LOADING_ASYNC: self.waited - stalled, Bucket.SAVE_ASYNC: self.saving}
+        return Breakdown({(bucket, None): ns for bucket, ns in spent.items() if ns > 0})
 
 
 @dataclass
@@ -95,6 +108,12 @@ class Ledger:
         return self.attempt.until
 
     @property
+    def since(self) -> int:
+        """The first step that counts; those before belong to the past."""
+        past = self.attempt.seen.past
+        return 0 if past is None else past.since
+
+    @property
     def first_begin(self) -> int:
         """When the first step begins; where there is none, the end."""
         return self.begins[0] if self.begins else self.until
@@ -140,39 +159,40 @@ class Ledger:
             for start, stop in zip(self.wait_starts[low:high], self.wait_ends[low:high], strict=True)
         ]
 
-    def overlapped(self, low: int, high: int, stalled: int) -> Breakdown:
-        """Work beside the training thread between two moments: it owns no time.
-
-        Args:
-            stalled: how much of that time is DATA_LOADING_SYNC, ns; the rest of the waits is overlapped.
-        """
+    def beside(self, low: int, high: int) -> Beside:
+        """What was done between two moments beside the training thread, or by it while the device worked."""
         seen = self.attempt.seen
         low, high = max(low, seen.start), min(high, self.until)
         reading = [*self.waited, *seen.others(Activity.DATA)]
         waited = _overlap(reading, low, high) + _overlap_sorted(seen.wait_starts, seen.wait_ends, low, high)
         saving = _overlap([*seen.commits, *seen.others(Activity.SAVE)], low, high)
-        spent = {Bucket.DATA_LOADING_ASYNC: waited - stalled, Bucket.SAVE_ASYNC: saving}
-        return Breakdown({(bucket, None): ns for bucket, ns in spent.items() if ns > 0})
+        return Beside(waited, saving)
 
     def step_times(self) -> Iterator[int]:
         """The time of a step, waits and other buckets subtracted: of all but the first and the last.
 
         Where the device tells, only of those whose beginning and end it told.
         """
-        if self.device is not None and self.device.sampled is not None:
-            told = self.device.sampled
-            return (self.nets[at] for at in range(1, len(self.nets) - 1) if told[at] and told[at - 1])
-        if self.stride == 1 and self.weights.keys() <= {len(self.nets) - 1}:
-            return islice(self.nets, 1, max(1, len(self.nets) - 1))
-        usual = (at for at in range(1, len(self.nets) - 1) if at not in self.weights)
-        return (self.nets[at] // self.stride for at in usual)
+        if self.stride == 1 and self.weights.keys() <= {len(self.nets) - 1} and not self._unsampled:
+            first = max(1, self.since)
+            return islice(self.nets, first, max(first, len(self.nets) - 1))
+        return (self.nets[at] // self.stride for at in self.usual_steps())
 
     def numbered_steps(self) -> Iterator[tuple[int, int]]:
         """The number and the time of each step that :meth:`step_times` tells."""
+        return ((self.numbers[at], self.nets[at] // self.stride) for at in self.usual_steps())
+
+    @property
+    def _unsampled(self) -> bool:
+        """Whether the device did not tell of every step."""
+        return self.device is not None and self.device.sampled is not None
+
+    def usual_steps(self) -> Iterator[int]:
+        """The steps whose time is told: neither the first nor the last, nor one whose number skips."""
         told = self.device.sampled if self.device is not None else None
-        for at in range(1, len(self.nets) - 1):
-            if (told[at] and told[at - 1]) if told is not None else at not in self.weights:
-                yield self.numbers[at], self.nets[at] // self.stride
+        for at in range(max(1, self.since), len(self.nets) - 1):
+            if at not in self.weights and (told is None or (told[at] and told[at - 1])):
+                yield at
 
     def sample(self) -> list[int]:
         """The step times that the attempt's ideal is made of: its first ones."""
@@ -297,4 +317,3 @@ def _lay_waits(
         ends = array("q", sorted([*ends, *(cut for inner in cuts.values() for cut in inner)]))
         return _lay_waits(begins, starts, ends)
     return starts, ends, waits
-

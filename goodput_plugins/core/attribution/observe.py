@@ -14,6 +14,7 @@ from itertools import accumulate, compress, pairwise
 from operator import gt, le
 
 from goodput_plugins.core.attribution.files import COUNTED, File, files_of, steps_of
+from goodput_plugins.core.attribution.past import Past
 from goodput_plugins.core.events import Activity, Event, Kind, in_order
 from goodput_plugins.core.runlog import UNKNOWN, Life, Steps, column
 
@@ -23,12 +24,19 @@ WAIT = "wait"
 
 @dataclass(slots=True)
 class Interval:
-    """An activity from ``start`` to ``end`` (None: its end never came)."""
+    """An activity from ``start`` to ``end`` (None: its end never came).
+
+    Attributes:
+        thread: whose it is.
+        whole: it was told afterwards, as a whole.
+    """
 
     start: int
     end: int | None
     activity: Activity
     name: str | None
+    thread: int = 0
+    whole: bool = False
 
 
 @dataclass(slots=True)
@@ -38,6 +46,7 @@ class Saved:
     Attributes:
         files: the files it is made of, where they are told.
         steps: how many steps of its attempt it holds, where that is told.
+        position: the last step in it, where that was found out before.
     """
 
     start: int
@@ -45,6 +54,7 @@ class Saved:
     committed: bool = False
     files: list[File] = field(default_factory=list)
     steps: int | None = None
+    position: int | None = None
 
 
 @dataclass
@@ -68,6 +78,8 @@ class Observed:
         end: the END event, if one was recorded.
         last_sign: when the process was last known to be alive.
         waits_stall: the device is the host, so that every wait for data stalls.
+        dangling: when activities of the training thread began whose end has not come.
+        past: what was attributed before; None if this is all of the life.
     """
 
     life: Life
@@ -92,6 +104,8 @@ class Observed:
     end: Event | None = None
     last_sign: int = 0
     waits_stall: bool = False
+    dangling: list[int] = field(default_factory=list)
+    past: Past | None = None
 
     @property
     def start(self) -> int:
@@ -115,13 +129,16 @@ class Observed:
         return bool(self.wait_starts) or any(i.activity is Activity.DATA for i in (*self.intervals, *self.elsewhere))
 
 
-def observe(life: Life, until: int | None = None) -> Observed:
-    """Sort out the events of a life, those after ``until`` left out."""
+def observe(life: Life, until: int | None = None, past: Past | None = None) -> Observed:
+    """Sort out the events of a life, those after ``until`` left out; or of what follows its ``past``."""
     events = sorted_events(life.events)
     if until is not None:
         events = events[: bisect_right(events, until, key=lambda e: e.time)]
     steps, events = _steps_of(life, events)
-    seen = Observed(life, last_sign=life.start)
+    seen = Observed(life, last_sign=life.start, past=past)
+    if past is not None:
+        seen.saves = [Saved(start, label, committed, position=at) for start, label, committed, at in past.saves]
+        seen.waits_stall, seen.noticed = past.waits_stall, past.noticed
     _take_steps(seen, steps, until)
     watch = _Watch(seen, steps.thread or 0)
     for event in events:
@@ -203,8 +220,15 @@ class _Watch:
     def __init__(self, seen: Observed, thread: int) -> None:
         self.seen = seen
         self.thread = thread
-        self.first_step = seen.times[0] if seen.times else None
+        self.first_step = None if seen.past is None else 0
+        if seen.times and seen.past is None:
+            self.first_step = seen.times[0]
         self.open: dict[int, list[Interval]] = {}
+        for start, end, activity, name, thread in seen.past.elsewhere if seen.past is not None else ():
+            interval = Interval(start, end, Activity(activity), name, thread, whole=end is not None)
+            seen.elsewhere.append(interval)
+            if end is None:
+                self.open.setdefault(thread, []).append(interval)
         self.zero_length: set[tuple[int, int, Activity | None, str | None]] = set()
 
     def note(self, event: Event) -> None:
@@ -216,7 +240,7 @@ class _Watch:
             self.finish(event)
         elif event.kind is Kind.SPAN and event.activity is not None:
             last_sign += event.duration or 0
-            self.add(Interval(event.time, last_sign, event.activity, event.name), event.thread)
+            self.add(Interval(event.time, last_sign, event.activity, event.name, event.thread, whole=True))
             self.checkpoint(event)
         else:
             self.mark(event)
@@ -226,14 +250,15 @@ class _Watch:
         key = (event.time, event.thread, event.activity, event.name)
         if event.activity is None or key in self.zero_length:
             return
-        interval = Interval(event.time, None, event.activity, event.name)
+        interval = Interval(event.time, None, event.activity, event.name, event.thread)
         self.open.setdefault(event.thread, []).append(interval)
-        self.add(interval, event.thread)
+        self.add(interval)
         if event.activity is Activity.SAVE:
             self.checkpoint(event)
 
     def finish(self, event: Event) -> None:
         opened = self.open.get(event.thread, [])
+        self.forget_lost(opened, event)
         for at in range(len(opened) - 1, -1, -1):
             interval = opened[at]
             if interval.activity is event.activity and event.name in (None, interval.name):
@@ -251,9 +276,20 @@ class _Watch:
             newest = self.seen.saves[-1]
             newest.label = event.step if newest.label is None else newest.label
 
-    def add(self, interval: Interval, thread: int) -> None:
-        early = thread == 0 and (self.first_step is None or interval.start < self.first_step)
-        (self.seen.intervals if early or thread == self.thread else self.seen.elsewhere).append(interval)
+    def forget_lost(self, opened: list[Interval], event: Event) -> None:
+        """An end that comes after the second step start since its begin is none (rule 1)."""
+        stepped = bisect_left(self.seen.times, event.time)
+        limit = self.seen.times[stepped - 2] if stepped > 1 else -1
+        while opened and opened[0].start <= limit and self.owns(opened[0].start, event.thread):
+            del opened[0]
+
+    def owns(self, start: int, thread: int) -> bool:
+        """Whether what begins then on this thread is the training thread's."""
+        early = thread == 0 and (self.first_step is None or start < self.first_step)
+        return early or thread == self.thread
+
+    def add(self, interval: Interval) -> None:
+        (self.seen.intervals if self.owns(interval.start, interval.thread) else self.seen.elsewhere).append(interval)
 
     def checkpoint(self, event: Event) -> None:
         if event.activity is Activity.SAVE:
@@ -300,6 +336,12 @@ class _Watch:
         seen = self.seen
         if seen.end is not None and _went_on(seen, seen.end):
             seen.end = None
+        seen.dangling = [
+            interval.start
+            for thread, opened in self.open.items()
+            for interval in opened
+            if self.owns(interval.start, thread)
+        ]
         for interval in seen.intervals:
             interval.end = _believed_end(interval, seen.times)
         _part_waits(seen)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 
-from goodput_plugins.core.attribution.ledger import HOST_GAP, WAIT, Ledger
+from goodput_plugins.core.attribution.ledger import HOST_GAP, WAIT, Beside, Ledger
 from goodput_plugins.core.attribution.timeline import PRODUCTIVE, WASTED, Generation, Segment
 from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.core.report import Breakdown, Source
@@ -26,16 +26,27 @@ class Tally:
     """Nanoseconds by source.
 
     Attributes:
-        spent: of the attempts and of what lies between them.
-        by_attempt: of each attempt alone.
-        overlapped: work beside the training thread; it owns no time.
+        by_attempt: of each attempt.
+        between: of what lies between attempts.
+        beside: of each attempt what was done beside.
         preserved: progress in steps that are inside a committed checkpoint, or of a completed run.
     """
 
-    spent: Counter[Source] = field(default_factory=Counter)
     by_attempt: list[Counter[Source]] = field(default_factory=list)
-    overlapped: Breakdown = field(default_factory=Breakdown)
+    between: Counter[Source] = field(default_factory=Counter)
+    beside: list[Beside] = field(default_factory=list)
     preserved: int = 0
+
+    @property
+    def spent(self) -> Breakdown:
+        """Of all time."""
+        return sum(map(Breakdown, self.by_attempt), Breakdown(self.between))
+
+    @property
+    def overlapped(self) -> Breakdown:
+        """Work beside the training thread; it owns no time."""
+        told = zip(self.beside, self.by_attempt, strict=True)
+        return sum((beside.overlapped(spent[WAIT]) for beside, spent in told), Breakdown())
 
 
 def tally(generation: Generation, window: Window | None = None) -> Tally:
@@ -46,9 +57,8 @@ def tally(generation: Generation, window: Window | None = None) -> Tally:
         one = _Attempt(generation, life, low, high)
         one.add_all()
         total.by_attempt.append(one.spent)
-        total.spent.update(one.spent)
-        total.spent.update(one.between)
-        total.overlapped += one.ledger.overlapped(low, high, one.spent[WAIT])
+        total.between.update(one.between)
+        total.beside.append(one.ledger.beside(low if one.ledger.attempt.seen.past is None else 0, high))
         total.preserved += one.preserved
     return total
 

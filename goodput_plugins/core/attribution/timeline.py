@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, pairwise
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from goodput_plugins.core.attribution.activities import Piece
 from goodput_plugins.core.attribution.generations import Attempt, is_disruption
 from goodput_plugins.core.attribution.judge import RECOVERY
 from goodput_plugins.core.attribution.ledger import HOST_GAP, WAIT, Ledger
+from goodput_plugins.core.attribution.past import Block
 from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.core.report import Source
 
@@ -56,11 +57,15 @@ class Generation:
         ledgers: one for each attempt.
         end: where its timeline ends, ns since the epoch.
         preserved: the highest step inside a committed checkpoint; None where there is none.
+        blocks: what stands of the past, if there is one.
+        taken: what was taken back of it.
     """
 
     ledgers: list[Ledger]
     end: int
     preserved: int | None = None
+    blocks: list[Block] = field(default_factory=list)
+    taken: list[Block] = field(default_factory=list)
 
     @property
     def start(self) -> int:

@@ -1,0 +1,164 @@
+"""A run's report, asked for again and again while the run grows: a poll costs what is new, not the history.
+
+::
+
+    live = Live(Journals(folder), state=folder / ".live.json")
+    while True:
+        report = live.report()          # what calculate() would say of the whole log
+        live.save()                     # the next process goes on from here
+
+Time that is attributed for good is put aside (:mod:`~goodput_plugins.core.live.freeze`); a poll looks at the
+last steps only. Where something new changes what was put aside (an entry that comes late, a restart from
+an odd step), all is read and attributed again, once. So it is never wrong, and sometimes slow.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+from goodput_plugins.core.attribution import attribute
+from goodput_plugins.core.attribution.past import Past, Unsettled
+from goodput_plugins.core.calculator import nothing_begun, report_of
+from goodput_plugins.core.live import state as saved
+from goodput_plugins.core.live.freeze import Kept, cuts, put_aside
+from goodput_plugins.core.report import Report
+from goodput_plugins.core.runlog import RunLog
+
+KEEP = 256
+"""So many of the last steps are attributed at each poll, twice as many at most."""
+LATEST_KEEP = 100_000
+
+
+class Source(Protocol):
+    """Where the log of a run comes from."""
+
+    def poll(self, past: Past | None) -> None:
+        """Take in what is new.
+
+        Raises:
+            Unsettled: something is, that belongs to the past.
+            UnusableData: there is nothing that can be used.
+        """
+
+    def log(self) -> RunLog:
+        """What was told; after :meth:`keep` the rest."""
+
+    def settled(self) -> RunLog | None:
+        """The same without what may still grow; None where nothing may be put aside."""
+
+    def keep(self, rest: RunLog, past: Past) -> None:
+        """Forget what is not in the rest."""
+
+    def restart(self) -> None:
+        """Forget everything; the next poll takes all in again."""
+
+    def state(self) -> Any:
+        """What a later process needs to go on, as JSON."""
+
+    def restore(self, state: Any) -> None:
+        """Go on from there; raises whatever it likes if that is damaged."""
+
+
+class Live:
+    """The report of a run that grows.
+
+    Args:
+        source: where its log comes from.
+        state: a file from which to go on, and to which :meth:`save` writes; None: neither.
+        keep: how many of the last steps are looked at again at each poll.
+
+    Attributes:
+        notes: what was wrong with the state that was found.
+        rebuilds: how often all was attributed again.
+    """
+
+    def __init__(self, source: Source, *, state: Path | None = None, keep: int = KEEP) -> None:
+        self.notes: list[str] = []
+        self.rebuilds = 0
+        self._source = source
+        self._path = state
+        self._keep = keep
+        self._kept: Kept | None = None
+        if state is not None:
+            self._load(state)
+
+    def report(self, now: int | None = None) -> Report:
+        """Take in what is new, and say what the whole log says.
+
+        Args:
+            now: the wall clock, ns since the epoch.
+
+        Raises:
+            UnusableData: there is no run, or no attempt has begun.
+        """
+        now = time.time_ns() if now is None else now
+        try:
+            return self._report(now)
+        except Unsettled:
+            return self._rebuild(now)
+
+    def save(self) -> None:
+        """Write the state; raises OSError where that cannot be done."""
+        if self._path is not None:
+            saved.write(self._path, self._keep, self._kept, self._source.state())
+
+    def _rebuild(self, now: int) -> Report:
+        """Read and attribute everything again, and look at more of it from here on."""
+        self.rebuilds += 1
+        self._keep = min(2 * self._keep, LATEST_KEEP)
+        self._forget()
+        return self._report(now)
+
+    def _forget(self) -> None:
+        self._kept = None
+        self._source.restart()
+
+    def _report(self, now: int) -> Report:
+        past = self._kept.past if self._kept is not None else None
+        self._source.poll(past)
+        log = self._source.log()
+        generations = attribute(log, now=now, past=past).generations
+        if not generations:
+            raise nothing_begun(log)
+        newest, number = generations[-1], len(generations) - 1
+        earlier = None
+        if self._kept is not None:
+            number += self._kept.number
+            earlier = self._kept.earlier if len(generations) == 1 else None
+        report = report_of(log, newest, number, earlier=earlier)
+        if len(newest.ledgers[-1].begins) > 2 * self._keep:
+            self._put_aside(now)
+        return report
+
+    def _put_aside(self, now: int) -> None:
+        """Put aside what is attributed for good, if there is a place for a cut."""
+        log = self._source.settled()
+        if log is None:
+            return
+        past = self._kept.past if self._kept is not None else None
+        generations = attribute(log, now=now, past=past).generations
+        for cut in cuts(generations[-1], self._keep):
+            if self._kept is not None and len(generations) > 1:
+                self._forget()  # another generation goes on
+                return
+            kept = put_aside(log, generations, self._kept, cut, now)
+            if kept is not None:
+                self._kept = kept
+                self._source.keep(log, kept.past)
+                return
+
+    def _load(self, path: Path) -> None:
+        """Go on from a saved state; one that cannot be used is left aside."""
+        try:
+            keep, kept, of_source = saved.read(path)
+            if kept is not None:
+                self._source.restore(of_source)
+        except FileNotFoundError:
+            return
+        except Exception as fault:  # whatever a damaged file brings about
+            self.notes.append(f"{path}: this state cannot be used ({type(fault).__name__}: {fault}); all is read anew.")
+            self._source.restart()
+            return
+        self._keep, self._kept = keep, kept

@@ -1,0 +1,125 @@
+"""Entries of a job's log, taken in as they come: those of Google's library and of Orbax's cloud logger."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from goodput_plugins.core.attribution.past import CONTEXT, Past, Unsettled
+from goodput_plugins.core.errors import UnusableData
+from goodput_plugins.core.events import encode, event_of
+from goodput_plugins.core.exports import entry_of
+from goodput_plugins.core.foreign import Jobs, log_of
+from goodput_plugins.core.runlog import UNKNOWN, RunLog
+from goodput_plugins.core.told import Times, Told
+
+Key = tuple[Any, ...]
+
+
+class Entries:
+    """A job's log as a source of :class:`~goodput_plugins.core.live.Live`.
+
+    Args:
+        job: its name.
+        history: gives all entries of the log so far; asked at first, and where what is new changes what was
+            put aside.
+    """
+
+    def __init__(self, job: str, history: Callable[[], Iterable[Any]]) -> None:
+        self._job = job
+        self._history = history
+        self._new: list[Any] = []
+        self._again = True
+        self._told = Told()
+        self._life: str | None = None
+        self._start = 0
+        self._dropped: tuple[set[Key], set[Key]] = set(), set()
+
+    def add(self, entries: Iterable[Any]) -> None:
+        """Take in new entries (or payloads), in any order; some may come twice."""
+        self._new.extend(entries)
+
+    def restart(self) -> None:
+        """Forget what was told; the next poll asks for the history."""
+        self._again = True
+        self._told = Told()
+        self._life = None
+        self._dropped = set(), set()
+
+    def poll(self, past: Past | None) -> None:
+        """Take in what was added since the last time."""
+        jobs = Jobs()
+        jobs.add(map(entry_of, self._history() if self._again else self._new))
+        self._new, self._again = [], False
+        told = jobs.told(self._job)
+        if past is not None:
+            known = self._dropped[0] | self._dropped[1]
+            if told.ours or any(key not in known for key in _keys(told, past.called)):
+                raise Unsettled
+            told.leave_out([(0, past.called - 1)])
+        self._told.join(told)
+
+    def log(self) -> RunLog:
+        """What was told."""
+        log = log_of(self._job, self._told)
+        if not log.lives:
+            raise UnusableData(f"the cloud_logger holds no entries of the job {self._job!r}.")
+        if self._life is not None:
+            for at, life in enumerate(log.lives):
+                life.id = f"{self._life}+{at}" if at else self._life
+            log.lives[0].start = self._start
+        return log
+
+    def settled(self) -> RunLog | None:
+        """The same; None where a clock was set, or where our own entries are among them."""
+        log = self.log()
+        return log if self._told.clock_is_sound and not self._told.ours else None
+
+    def keep(self, rest: RunLog, past: Past) -> None:
+        """Forget all but the rest; know for a while what that was, should it be told again."""
+        (life,) = rest.lives
+        told, copies = self._told, self._told.copies + self._told.found
+        written = dict(zip(told.steps.times, told.steps.written, strict=True))
+        self._dropped = self._dropped[1], set(_keys(told, past.called))
+        told.leave_out([(0, past.called - 1)])
+        context = life.steps.times[:CONTEXT]
+        told.steps.times = context + told.steps.times
+        told.steps.written = array("q", [written.get(time, UNKNOWN) for time in context]) + told.steps.written
+        told.numbers = life.steps.numbers[:CONTEXT] + told.numbers
+        self._life, self._start = past.life, life.start
+        log_of(self._job, told)
+        told.copies = copies - told.found
+
+    def state(self) -> Any:
+        """What a later process needs to go on, as JSON."""
+        told = self._told
+        return {
+            "life": self._life,
+            "start": self._start,
+            "columns": [[c.times.tolist(), c.written.tolist()] for c in (told.steps, told.begins, told.ends)],
+            "numbers": told.numbers.tolist(),
+            "others": [[encode(event).decode(), written] for event, written in told.others.items()],
+            "skipped": dict(told.skipped),
+            "copies": told.copies,
+        }
+
+    def restore(self, state: Any) -> None:
+        """Go on from there."""
+        self._again = False
+        steps, begins, ends = (Times(array("q", times), array("q", written)) for times, written in state["columns"])
+        self._told = Told(steps, array("q", state["numbers"]), begins, ends, copies=state["copies"])
+        self._told.others = {event_of(json.loads(line)): written for line, written in state["others"]}
+        self._told.skipped.update(state["skipped"])
+        self._life, self._start = state["life"], state["start"]
+
+
+def _keys(told: Told, called: int) -> Iterator[Key]:
+    """What was told of the time before a moment."""
+    for time, number in zip(told.steps.times, told.numbers, strict=True):
+        if time < called:
+            yield "step", time, number
+    for kind, column in (("begin", told.begins), ("end", told.ends)):
+        yield from ((kind, time) for time in column.times if time < called)
+    yield from (tuple(event) for event in told.others if event.time < called)
