@@ -165,7 +165,9 @@ class Journals:
         path, file = self._folder / name, self._files.get(name, _File())
         try:
             if file.seen is None:
-                self._grow(path, file, _read(path, file.offset), past)
+                data = _read(path, file.offset)
+                if file.offset or data.strip(b"\0"):  # else it was made just now
+                    self._grow(path, file, data, past)
             elif file.seen != _stat(path) and _read(path, file.offset).strip(b"\0"):
                 raise Unsettled
         except OSError as error:
