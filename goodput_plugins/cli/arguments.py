@@ -19,6 +19,15 @@ _EXPORT = """Print a run as log entries, one JSON object a line.
 
 ml-goodput: the payloads of Google's ML Goodput Measurement library and of Orbax's cloud logger.
 docs/google-library.md says what they cannot tell."""
+_DASHBOARD = """Print a dashboard as JSON.
+
+cloud-monitoring: goodput, badput by source and more, over the metrics that the agent sends
+jobset: the same beside what GKE knows of a JobSet and its nodes, on one time axis
+grafana: over what the agent answers at /metrics
+
+    goodput dashboard cloud-monitoring > goodput.json
+    gcloud monitoring dashboards create --config-from-file=goodput.json"""
+_DASHBOARDS = ("cloud-monitoring", "jobset", "grafana")
 _TIMES = ("--as-of", "--from", "--to")
 
 
@@ -37,6 +46,7 @@ def parse(argv: Sequence[str], *, now: int) -> argparse.Namespace:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_report(commands, now)
     _add_export(commands, now)
+    _add_dashboard(commands)
     return parser.parse_args(_join_relative_times(argv))
 
 
@@ -72,6 +82,27 @@ def _add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser], n
     parser.add_argument("--format", choices=["ml-goodput"], default="ml-goodput", help="the form of the entries")
     parser.add_argument("--run", metavar="NAME", help="one job of an export that holds several")
     parser.set_defaults(command=lambda options: _exported(options, now))
+
+
+def _add_dashboard(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "dashboard",
+        help="print a dashboard as JSON",
+        description=_DASHBOARD,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("name", choices=_DASHBOARDS, help="which one")
+    parser.set_defaults(command=_dashboard)
+
+
+def _dashboard(options: argparse.Namespace) -> int:
+    import json
+
+    from goodput_plugins.dashboards import DASHBOARDS
+
+    print(json.dumps(DASHBOARDS[options.name](), indent=2))
+    return 0
 
 
 def _exported(options: argparse.Namespace, now: int) -> int:
