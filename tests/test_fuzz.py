@@ -190,8 +190,10 @@ plausible = st.tuples(
 
 
 @FUZZ
-@given(st.lists(st.one_of(lines, anything), max_size=15), st.dictionaries(st.sampled_from(["run", "attempt", "start",
-       "segment", "schema", "pid"]), anything, max_size=2))
+@given(
+    st.lists(st.one_of(lines, anything), max_size=15),
+    st.dictionaries(st.sampled_from(["run", "attempt", "start", "segment", "schema", "pid"]), anything, max_size=2),
+)
 def test_fields_of_any_type(made_up: list[Any], header: dict[str, Any]) -> None:
     usual = {"schema": SCHEMA, "run": "r", "attempt": "a", "start": START}
     report(b"".join(map(dumped, [usual | header, *made_up])))

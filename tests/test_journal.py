@@ -170,9 +170,7 @@ def test_a_file_that_is_deleted_or_replaced_is_not_there(file: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ext4", "btrfs", "nfs"])
-def test_a_journal_goes_on_in_numbered_segments(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_a_journal_goes_on_in_numbered_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(background, "file_system", lambda fd: kind)
     path = tmp_path / "20261129T080000.5Z-1a2b.jsonl"
     journal = Journal(path, HEADER, segment=CHUNK)
@@ -333,9 +331,10 @@ MOUNTINFO = """\
 """
 
 
-@pytest.mark.parametrize(("mount", "kind", "remote"), [
-    ("22", "ext4", False), ("40", "nfs4", True), ("41", "fuse.gcsfuse", True), ("141", "cifs", True)
-])
+@pytest.mark.parametrize(
+    ("mount", "kind", "remote"),
+    [("22", "ext4", False), ("40", "nfs4", True), ("41", "fuse.gcsfuse", True), ("141", "cifs", True)],
+)
 def test_the_type_of_a_mount_is_what_stands_behind_the_dash(mount: str, kind: str, remote: bool) -> None:
     assert _type_of(mount, MOUNTINFO) == kind
     assert is_remote(kind) is remote
@@ -349,9 +348,10 @@ def test_the_file_system_of_an_open_file_is_known(tmp_path: Path) -> None:
     assert file_system(12345) == ""
 
 
-@pytest.mark.parametrize(("kind", "chosen"), [
-    ("ext4", MappedFile), ("btrfs", PlainFile), ("", PlainFile), ("nfs", Background), ("fuse.s3fs", Background)
-])
+@pytest.mark.parametrize(
+    ("kind", "chosen"),
+    [("ext4", MappedFile), ("btrfs", PlainFile), ("", PlainFile), ("nfs", Background), ("fuse.s3fs", Background)],
+)
 def test_how_a_file_is_written_depends_on_where_it_lies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, chosen: type
 ) -> None:

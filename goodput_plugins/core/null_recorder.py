@@ -23,9 +23,7 @@ class NullRecorder:
     def begin(self, activity: Activity, *, name: str | None = None, step: int | None = None) -> None:
         pass
 
-    def finish(
-        self, activity: Activity, *, name: str | None = None, step: int | None = None, data: Any = None
-    ) -> None:
+    def finish(self, activity: Activity, *, name: str | None = None, step: int | None = None, data: Any = None) -> None:
         pass
 
     @contextmanager

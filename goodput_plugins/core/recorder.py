@@ -97,9 +97,7 @@ class Recorder(NullRecorder):
         here.stack.append(activity)
         self.write(activity_line("b", now, here.thread, step, activity, name))
 
-    def finish(
-        self, activity: Activity, *, name: str | None = None, step: int | None = None, data: Any = None
-    ) -> None:
+    def finish(self, activity: Activity, *, name: str | None = None, step: int | None = None, data: Any = None) -> None:
         """The innermost open ``activity`` of this thread ends; unmatched calls are ignored."""
         here = self._here
         stack = here.stack

@@ -39,6 +39,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from goodput_plugins.core.signals import Signals
 
+
 class State(Enum):
     """What becomes of a line that a hook tells."""
 
