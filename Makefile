@@ -40,7 +40,7 @@ demo:
 	@python=$$($(PYTHON) tools/envs.py main) && $$python examples/demo.py
 
 bench:
-	@python=$$($(PYTHON) tools/envs.py main) && for benchmark in record start report jax_loop; do \
+	@python=$$($(PYTHON) tools/envs.py main) && for benchmark in record start report jax_loop lightning_loop; do \
 		echo "== benchmarks/$$benchmark.py"; $$python benchmarks/$$benchmark.py; done
 
 clean:

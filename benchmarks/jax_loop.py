@@ -11,13 +11,14 @@ the time that passed. The first is judged (exit code 1 above the bound): the sec
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+
+from timing import upper_bound
 
 BOUND_US = 15.0
 WORKER = """
@@ -87,11 +88,6 @@ class Worker:
         if not line:
             raise SystemExit("the loop's process has ended")
         return line
-
-
-def upper_bound(differences: list[float]) -> float:
-    """Of the mean, with 95 % confidence (one-sided, normal)."""
-    return statistics.mean(differences) + 1.645 * statistics.stdev(differences) / math.sqrt(len(differences))
 
 
 def main() -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import statistics
 from collections.abc import Sequence
 
 
@@ -10,6 +12,11 @@ def percentile(samples: Sequence[float], share: float) -> float:
     """The value below which a share of the samples lies, e.g. 0.5 or 0.999."""
     ordered = sorted(samples)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def upper_bound(differences: Sequence[float]) -> float:
+    """Of the mean, with 95 % confidence (one-sided, normal)."""
+    return statistics.mean(differences) + 1.645 * statistics.stdev(differences) / math.sqrt(len(differences))
 
 
 def machine() -> str:
