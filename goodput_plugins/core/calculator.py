@@ -88,7 +88,9 @@ def report_of(
     sums = tally(current, (low or current.start, high))
     by_attempt = _by_attempt(current, sums, earlier)
     overlapped = _overlapped(sums, by_attempt, earlier)
-    spent = sum(map(Breakdown, by_attempt), Breakdown(sums.between) + Breakdown(earlier.between)) + overlapped
+    spent = overlapped
+    for part in (sums.between, earlier.between, *by_attempt):
+        spent.spent.update(part)
     unknown = _unknown(current, spent, earlier)
     preserved = sums.preserved + preserved_of(current.blocks, current.preserved, completed=current.completed)
     at_hand = None if Bucket.SAVE in unknown and not current.completed else preserved

@@ -87,8 +87,8 @@ class Histogram:
 
 
 def width_of(values: Sequence[int]) -> int:
-    """How finely the step times of an attempt are kept, ns."""
-    return max(1, round(median(values[:JUDGED])) // 200)
+    """How finely the step times of an attempt are kept, ns: a power of 2, so that attempts share bins."""
+    return 1 << max(0, (round(median(values[:JUDGED])) // 200).bit_length() - 1)
 
 
 def _weighted_quantile(bins: Sequence[tuple[int, int]], q: float) -> int | None:

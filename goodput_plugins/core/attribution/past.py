@@ -11,6 +11,7 @@ what lies before: a rewind makes productive time wasted (rule 8). So progress is
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -118,6 +119,7 @@ def preserved_of(blocks: Sequence[Block], keeps: int | None, *, completed: bool)
         return sum(block.ns for block in blocks)
     if keeps is None:
         return 0
-    if any(block.first <= keeps < block.stop - 1 for block in blocks):
+    inside = bisect_right(blocks, keeps, key=lambda block: block.stop - 1)  # numbers ascend
+    if inside < len(blocks) and blocks[inside].first <= keeps:
         raise Unsettled
-    return sum(block.ns for block in blocks if block.stop - 1 <= keeps)
+    return sum(block.ns for block in blocks[:inside])

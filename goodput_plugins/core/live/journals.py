@@ -58,6 +58,8 @@ class Journals:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._bad: dict[str, str] = {}
+        self._known: set[str] = set()
+        self._ordered: list[str] = []
         self.restart()
 
     def restart(self) -> None:
@@ -114,7 +116,7 @@ class Journals:
         run.lives = {key: known for key, known in run.lives.items() if key in run.others} | {life.id: life}
         for name, file in self._files.items():
             if file.key in self._aside:
-                file.seen = _stat(self._folder / name)
+                file.seen = _stat(f"{self._folder}/{name}")
 
     def state(self) -> Any:
         """What a later process needs to go on, as JSON."""
@@ -155,20 +157,26 @@ class Journals:
 
     def _names(self) -> list[str]:
         try:
-            found = [Path(name) for name in os.listdir(self._folder) if name.endswith(SUFFIX)]
+            found = {name for name in os.listdir(self._folder) if name.endswith(SUFFIX)}
         except FileNotFoundError:
-            found = []
-        return [path.name for path in sorted(found, key=by_segment)]
+            found = set()
+        if found != self._known:
+            self._known = found
+            self._ordered = [path.name for path in sorted(map(Path, found), key=by_segment)]
+        return self._ordered
 
     def _take_in(self, name: str, past: Past | None) -> None:
         """Take in what is new in one file."""
-        path, file = self._folder / name, self._files.get(name, _File())
+        file = self._files.get(name, _File())
+        if file.seen is not None and file.seen == _stat(f"{self._folder}/{name}"):
+            return
+        path = self._folder / name
         try:
             if file.seen is None:
                 data = _read(path, file.offset)
                 if file.offset or data.strip(b"\0"):  # else it was made just now
                     self._grow(path, file, data, past)
-            elif file.seen != _stat(path) and _read(path, file.offset).strip(b"\0"):
+            elif _read(path, file.offset).strip(b"\0"):
                 raise Unsettled
         except OSError as error:
             if file.offset:
@@ -259,6 +267,9 @@ def _read(path: Path, offset: int) -> bytes:
         return file.read()
 
 
-def _stat(path: Path) -> tuple[int, int]:
-    told = path.stat()
+def _stat(path: str) -> tuple[int, int] | None:
+    try:
+        told = os.stat(path)
+    except OSError:
+        return None
     return told.st_size, told.st_mtime_ns
