@@ -257,7 +257,7 @@ def _add_blocks(past: Past, generation: Generation, before: Past | None, cut: Cu
             if start >= ledger.since:
                 limit = _take_back(standing, ledger.numbers[start], limit)
             for block in _blocks(ledger, place, begin, end, places | starts):
-                _append(standing, block, places)
+                _append(standing, block, places | starts)
         if attempt.next_step is not None:
             limit = _take_back(standing, attempt.next_step, limit)
         until = cut.called if is_last else inf

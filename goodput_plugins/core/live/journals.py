@@ -33,6 +33,7 @@ class _File:
         seen: its size and time of change, once its attempt was put aside.
         growing: the events of the lines that may still get longer.
         torn: and how many of them are none.
+        length: of these lines, bytes.
     """
 
     offset: int = 0
@@ -41,6 +42,7 @@ class _File:
     seen: tuple[int, int] | None = None
     growing: list[Event] = field(default_factory=list)
     torn: int = 0
+    length: int = 0
 
     @property
     def key(self) -> str:
@@ -89,13 +91,21 @@ class Journals:
 
     def log(self) -> RunLog:
         """What was told, also in lines that may still get longer."""
+        return self._log(but=None)
+
+    def settled(self) -> RunLog | None:
+        """The same without those of the newest attempt: those of others are taken for whole."""
+        stepping = [(life.start, key) for key, life in self._run().lives.items() if life.steps.told]
+        return self._log(but=max(stepping)[1]) if stepping else None
+
+    def _log(self, but: str | None) -> RunLog:
         run = self._run()
         lives, torn, lost = run.lives, run.torn, run.lost
         run.lives = dict(lives)
         copied: set[str] = set()
         try:
             for file in self._files.values():
-                if (file.growing or file.torn) and file.header["run"] == run.name:
+                if (file.growing or file.torn) and file.header["run"] == run.name and file.key != but:
                     if file.key not in copied and file.key in run.lives:
                         run.lives[file.key] = _copy(run.lives[file.key])
                         copied.add(file.key)
@@ -104,10 +114,6 @@ class Journals:
         finally:
             run.lives, run.torn, run.lost = lives, torn, lost
 
-    def settled(self) -> RunLog | None:
-        """What was told in lines that are whole."""
-        return self._noted(self._run().log())
-
     def keep(self, rest: RunLog, past: Past) -> None:
         """Forget all but the rest; of attempts that have ended only look whether their journals grow."""
         run = self._run()
@@ -115,7 +121,12 @@ class Journals:
         self._aside |= run.lives.keys() - {life.id} - run.others
         run.lives = {key: known for key, known in run.lives.items() if key in run.others} | {life.id: life}
         for name, file in self._files.items():
-            if file.key in self._aside:
+            if file.key in self._aside and file.seen is None:
+                for event in file.growing:
+                    run.lost += event.step or 0 if event.kind is Kind.LOST else 0
+                run.torn += file.torn
+                file.offset += file.length
+                file.growing, file.torn, file.length = [], 0, 0
                 file.seen = _stat(f"{self._folder}/{name}")
 
     def state(self) -> Any:
@@ -199,6 +210,7 @@ class Journals:
             raise UnusableData(f"{path}: is no goodput journal (its first line is no header of one).")
         lines = [line for line in data[:end].split(b"\n")[first:] if line]
         growing = [line for line in data[end:].replace(b"\0", b"").split(b"\n") if line]
+        file.length = len(data[end:].rstrip(b"\0"))
         if growing:
             growing[-1] = mended(growing[-1])
         events, torn = parse(lines)
@@ -252,7 +264,8 @@ def _done(event: Event) -> list[int]:
     """The ordinals of the steps that the device has done, as an event tells."""
     if event.kind is Kind.DEVICE:
         return [] if event.step is None else [event.step]
-    return [~n for n in [n for n in event.data[1:] if n < 0][::2]] if event.kind is Kind.RUN else []
+    told = [~n for n in event.data[1:] if n < 0] if event.kind is Kind.RUN else []
+    return told[: len(told) // 2 * 2 : 2]
 
 
 def _copy(life: Life) -> Life:
