@@ -38,6 +38,7 @@ class Function:
         counted_by: by which ``calls_per_step`` its calls are counted.
         micro_steps: where several calls make a step, how many were made.
         call_is_step: each of its calls is just one step.
+        taken: for how many steps its last call was taken.
         leader: the function whose steps it takes; None before its first step.
     """
 
@@ -59,6 +60,7 @@ class Function:
         "optimizes",
         "output",
         "steps_per_call",
+        "taken",
     )
 
     def __init__(self, name: str, *, jitted: bool = False, optimizes: bool = False, initializes: bool = False) -> None:
@@ -74,16 +76,15 @@ class Function:
         self.calls_per_step = self.counted_by = 1
         self.micro_steps = 0
         self.leader: Function | None = None
-        self.steps_per_call = 1
+        self.steps_per_call = self.taken = 1
         self.call_is_step = True
         self._steps_by_shapes: dict[Any, int] = {}
 
     def takes_steps(self, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A call with such inputs takes ``count`` steps."""
-        if count != 1 or self._steps_by_shapes:
-            self.call_is_step = False
-            self.steps_per_call = count
-            self._steps_by_shapes[shapes(args, kwargs)] = count
+        self.call_is_step &= count == 1
+        self.steps_per_call = count
+        self._steps_by_shapes[shapes(args, kwargs)] = count
 
     def steps_in(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
         """How many steps a call with these inputs takes."""

@@ -201,6 +201,8 @@ class Loop:
         self._optimizes()
         if frame.start is not None and frame.ordinal is None:
             self._step(frame)
+        elif not frame.function.call_is_step:
+            self.sequence.recount(frame)
 
     def _optimizes(self) -> None:
         self._sees_optimizer = True

@@ -5,7 +5,8 @@ the steps), a step may take several calls (``optax.MultiSteps``), and a loop may
 
 - those that take turns (discriminator and generator) are one step, which begins with the first of them;
 - one that goes on with the counter of another (a warm-up, another task) takes steps of its own. Where no
-  counter tells, a function is taken for a part of the step before it until it is called twice in a row.
+  counter tells, a function is taken for a part of the step before it until it is called four times without
+  the other in between: a round may well have several updates of one part.
 
 The first number is read once, from what the first call is given; from there on steps are counted.
 """
@@ -18,6 +19,8 @@ from goodput_plugins.core.null_recorder import NullRecorder
 from goodput_plugins.jax.functions import Frame, Function, thread
 from goodput_plugins.jax.inputs import Counter, NumberSource, counter_among
 
+CALLS_OF_ITS_OWN = 4
+"""So many calls of a function without the one that leads, and it takes steps of its own."""
 TRIES = 8
 """How many calls are searched for a step number before it stays unknown."""
 
@@ -41,7 +44,7 @@ class Sequence:
         self._tries = TRIES
         self._leader: Function | None = None
         self._partners: set[Function] = set()
-        self._guests: dict[Function, int] = {}
+        self._guests: dict[Function, list[int]] = {}
 
     def read(self, frame: Frame) -> None:
         """Read what a call's inputs count, as long as they can be read: it may give them away."""
@@ -106,6 +109,18 @@ class Sequence:
                     self._recorder.number(number)
                 self._next = number + 1
 
+    def recount(self, frame: Frame) -> None:
+        """A step's call is being traced, with inputs of new shapes: it may take more steps than were told, or fewer."""
+        function = frame.function
+        taken = function.steps_in(frame.args, frame.kwargs)
+        if taken != function.taken:
+            before = function.micro_steps - function.taken
+            more = self._steps_begun(function, before, before + taken) - self._steps_begun(
+                function, before, function.micro_steps
+            )
+            function.micro_steps, function.taken = before + taken, taken
+            self._next = None if self._next is None else self._next + more
+
     def _place(self, frame: Frame) -> Function:
         """The first call of a step function: whose steps does it take?"""
         function = frame.function
@@ -127,14 +142,13 @@ class Sequence:
 
     def _meets_guest(self, guest: Function, start: int) -> None:
         """A function that has not yet taken turns with the leader."""
-        first = self._guests.pop(guest, None)
-        if first is None:
-            self._guests[guest] = start
-            return
-        self._guests.clear()
-        self._leader = guest  # twice in a row: it takes steps of its own, and did so the first time
-        self.tell(first, None)
-        self.tell(start, None)
+        starts = self._guests.setdefault(guest, [])
+        starts.append(start)
+        if len(starts) == CALLS_OF_ITS_OWN:
+            self._guests.clear()
+            self._leader = guest
+            for began in starts:
+                self.tell(began, None)
 
     def _adopt(self, function: Function) -> None:
         """Count a function's calls by what its inputs counted before."""
@@ -153,8 +167,13 @@ class Sequence:
 
     def _begun(self, frame: Frame) -> int:
         """How many steps begin in this call."""
-        function = frame.function
-        calls, before = function.counted_by, function.micro_steps
-        function.micro_steps = after = before + function.steps_in(frame.args, frame.kwargs)
-        begun = math.ceil(after / calls) - math.ceil(before / calls)
+        function, before = frame.function, frame.function.micro_steps
+        function.taken = function.steps_in(frame.args, frame.kwargs)
+        function.micro_steps = before + function.taken
+        begun = self._steps_begun(function, before, function.micro_steps)
         return begun if self.started else max(1, begun)
+
+    @staticmethod
+    def _steps_begun(function: Function, before: int, after: int) -> int:
+        """How many steps begin between so many micro-steps and so many."""
+        return math.ceil(after / function.counted_by) - math.ceil(before / function.counted_by)

@@ -173,10 +173,23 @@ def _numbered(seen: Observed, positions: dict[int, int], files: Files, *, first:
     before = [position for when, position in restored if not seen.times or when <= seen.times[0]]
     expected = before[-1] + 1 if before else 0 if first else None
     filled = _fill(numbers, seen.corrections, base=expected)
+    if filled is None:
+        filled = _by_saves(seen, positions)
     attempt = Attempt(seen, filled, expected=expected, resumed=bool(restored))
     if restored and not seen.times:
         attempt.next_step = restored[-1][1] + 1
     return attempt
+
+
+def _by_saves(seen: Observed, positions: dict[int, int]) -> Sequence[int] | None:
+    """Numbers by what saves are called: earlier attempts show how far a label is from the last step in it."""
+    distances = {label - position for label, position in positions.items()}
+    labelled = [(last_index(seen, saved), saved.label) for saved in seen.saves if saved.label is not None]
+    at, label = next(((at, label) for at, label in labelled if at >= 0), (0, None))
+    if label is None or len(distances) != 1:
+        return None
+    base = label - distances.pop() - at
+    return range(base, base + len(seen.times)) if base >= 0 else None
 
 
 def _fill(told: array[int], corrections: Sequence[tuple[int, int]], base: int | None) -> Sequence[int] | None:
