@@ -391,7 +391,7 @@ ENTRIES = [
     "goodput_plugins.jax.loop.Loop.annotation_begins",
     "goodput_plugins.jax.loop.Loop.annotation_ends",
     "goodput_plugins.jax.sequence.counter_among",
-    "goodput_plugins.jax.candidates.carries_state",
+    "goodput_plugins.jax.candidates.carried",
     "goodput_plugins.jax.sequence.Sequence.step",
     "goodput_plugins.jax.scans._scan_begins",
     "goodput_plugins.jax.scans._ends",

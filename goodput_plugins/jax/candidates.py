@@ -1,8 +1,9 @@
 """Functions that may be hand-written SGD: they differentiate and give back a state like one they took.
 
 Each may as well be the gradient half of a split step whose other half, the optimizer's, is about to
-follow. So it counts from its second call on, the first told late, and only while no optimizer was seen. One
-that takes and gives a single array has to be given, the second time, what it gave the first.
+follow. So it counts only while no optimizer was seen, and once it is given what it gave before; its calls up to
+there are told late. A function that gives a tree counts without that after many calls: what it gave may be a
+gradient that the loop applies itself.
 """
 
 from __future__ import annotations
@@ -11,29 +12,35 @@ import weakref
 from typing import Any
 
 from goodput_plugins.jax.functions import Frame, Function
-from goodput_plugins.jax.inputs import carries_state, likely_states
+from goodput_plugins.jax.inputs import carried, input_ids, likely_states
 from goodput_plugins.jax.sequence import Sequence
+
+CALLS_THAT_PROVE = 32
+"""More than a loop is likely to add gradients of before its first update."""
 
 
 class Candidate:
     """A function that may take steps.
 
     Attributes:
-        start: when its last call began; None once that was told as a step.
-        returned: of what it gave back, what may come in again; None if that is not asked.
+        starts: when its calls began, as long as they are not told as steps.
+        returned: of what it gave back last, what may come in again; None once it was proven.
+        tree: that was a tree.
     """
 
-    __slots__ = ("returned", "start")
+    __slots__ = ("returned", "starts", "tree")
 
-    def __init__(self, start: int, returned: list[weakref.ref[Any]] | None) -> None:
-        self.start: int | None = start
-        self.returned = returned
+    def __init__(self, *, tree: bool) -> None:
+        self.starts: list[int] = []
+        self.returned: list[weakref.ref[Any]] | None = []
+        self.tree = tree
 
     def is_step(self, frame: Frame) -> bool:
         """Whether its next call proves it."""
         if self.returned is not None:
-            arguments = {id(value) for value in (*frame.args, *frame.kwargs.values())}
-            if not any((array := ref()) is not None and id(array) in arguments for ref in self.returned):
+            inputs = input_ids(frame.args, frame.kwargs)
+            comes_again = any((array := ref()) is not None and id(array) in inputs for ref in self.returned)
+            if not (comes_again or (self.tree and len(self.starts) >= CALLS_THAT_PROVE)):
                 return False
             self.returned = None
         return True
@@ -58,26 +65,27 @@ class Candidates:
         """A call that differentiates has ended. Returns whether it is a step for certain."""
         function = frame.function
         if function.carries_state is None:
-            function.carries_state = carries_state(frame.args, frame.kwargs, result)
-        returned = None
-        if not function.carries_state:
-            returned = [weakref.ref(array) for array in likely_states(frame.args, frame.kwargs, result)]
-        if returned == [] or frame.start is None:
+            function.carries_state = bool(carried(frame.args, frame.kwargs, result))
+        states = (carried if function.carries_state else likely_states)(frame.args, frame.kwargs, result)
+        if frame.start is None or not states:
             return False
-        candidate = self._known[function] = Candidate(frame.start, returned)
+        candidate = self._known.setdefault(function, Candidate(tree=function.carries_state))
         if in_annotation:
-            candidate.start = candidate.returned = None
-        return in_annotation
+            candidate.starts, candidate.returned = [], None
+            return True
+        candidate.starts = [*(candidate.starts if candidate.tree else ()), frame.start]
+        candidate.returned = [weakref.ref(array) for array in states]
+        return False
 
     def tell_all(self) -> None:
-        """At the end: who was called once took that one step."""
+        """At the end: who gave a tree took a step in each call."""
         for function, candidate in list(self._known.items()):
-            if candidate.returned is None:
+            if candidate.returned is None or candidate.tree:
                 self._tell(function, candidate)
 
     def _tell(self, function: Function, candidate: Candidate) -> None:
-        start, candidate.start = candidate.start, None
-        if start is not None:
+        starts, candidate.starts = candidate.starts, []
+        for start in starts:
             self._sequence.late(function, start)
 
     def clear(self) -> None:

@@ -31,6 +31,9 @@ class Counter(NamedTuple):
 NumberSource = Callable[[dict[int, Any]], "int | None"]
 """Takes a call's input leaves by ``id`` and returns the step number, if it knows one of them."""
 
+MOST_WATCHED = 16
+"""So many arrays of a state are enough to recognize it."""
+
 NAMES = ("step", "count")
 """Names of leaves that hold a step number, best first: a train state's, optax's."""
 
@@ -78,17 +81,17 @@ def whole_number(leaf: Any) -> int | None:
     return int(values.reshape(-1)[0]) if values.size == 1 else None
 
 
-def carries_state(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> bool:
-    """Whether the result, or one of its elements, has the structure of an input that is more than an array."""
+def carried(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> list[Any]:
+    """The arrays in what, of the result or its elements, has the structure of an input that is more than an array."""
     structure = jax.tree_util.tree_structure
     single = structure(0)
     try:
         elements = result if isinstance(result, tuple | list) else ()
-        outputs = [structure(value) for value in (result, *elements)]
-        inputs = [structure(value) for value in (*args, *kwargs.values())]
-        return any(tree != single and tree.num_leaves > 0 and tree in outputs for tree in inputs)
+        inputs = [tree for value in (*args, *kwargs.values()) if (tree := structure(value)) != single]
+        states = [value for value in (result, *elements) if structure(value) in inputs]
+        return [leaf for leaf in jax.tree_util.tree_leaves(states) if isinstance(leaf, jax.Array)][:MOST_WATCHED]
     except (TypeError, ValueError):  # what a tree carries beside its leaves may refuse to be compared
-        return False
+        return []
 
 
 def likely_states(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> list[Any]:

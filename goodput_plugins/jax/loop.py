@@ -195,6 +195,8 @@ class Loop:
     def _failed(self, frame: Frame) -> None:
         if frame.preparing:
             self.recorder.finish(Activity.PREPARATION, name=frame.function.name)
+        elif frame.ordinal is not None:
+            self.sequence.failed(frame)
 
     def optimizer_seen(self, frame: Frame) -> None:
         """The call ``frame`` applies an optimizer's update."""
@@ -205,6 +207,8 @@ class Loop:
             self.sequence.recount(frame)
 
     def _optimizes(self) -> None:
+        if not self._sees_optimizer:
+            self.sequence.begin_anew()
         self._sees_optimizer = True
         self._candidates.clear()
 

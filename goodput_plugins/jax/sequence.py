@@ -40,6 +40,7 @@ class Sequence:
         self.frames: list[Frame] | None = None
         self._recorder = recorder
         self._next: int | None = None
+        self._number: int | None = None
         self._ordinal = 0
         self._tries = TRIES
         self._leader: Function | None = None
@@ -66,7 +67,7 @@ class Sequence:
                 self._partners.update(self._guests)
                 self._guests.clear()
             if function.call_is_step and self.started:  # what ``tell`` does, without a call more for each step
-                number = self._next
+                number = self._number = self._next
                 self._next = None if number is None else number + 1
                 self._ordinal = self._recorder.step(number, at=frame.start)
             elif count := self._begun(frame):
@@ -85,7 +86,7 @@ class Sequence:
 
     def tell(self, start: int, number: int | None, count: int = 1) -> None:
         """A step, or ``count`` of them in one call, began then; where ``number`` is None it is the next."""
-        number = self._next if number is None else number
+        number = self._number = self._next if number is None else number
         self._next = None if number is None else number + count
         self.started = True
         self._ordinal = self._recorder.step(number, at=start)
@@ -95,6 +96,17 @@ class Sequence:
         if self._leader is None:
             self._lead(function)
         self.tell(start, None)
+
+    def failed(self, frame: Frame) -> None:
+        """A step's call has raised: whoever goes on takes that step again."""
+        function = frame.function
+        if function.call_is_step and function.leader is self._leader and frame.ordinal == self._ordinal:
+            self._next = self._number
+
+    def begin_anew(self) -> None:
+        """An optimizer was seen: what led so far was taken for a step function by mistake, or goes on apart."""
+        self._leader = None
+        self._guests.clear()
 
     def over(self, frame: Frame) -> None:
         """A step's call is over: while it was traced it may have shown how many calls a step takes."""
