@@ -121,6 +121,12 @@ ACCELERATOR_TYPE = Variable("GOODPUT_ACCELERATOR_TYPE", "The accelerator label o
 LOGGING_ENDPOINT = Variable("GOODPUT_LOGGING_ENDPOINT", "Another address of Cloud Logging.", *_ADDRESS)
 MONITORING_ENDPOINT = Variable("GOODPUT_MONITORING_ENDPOINT", "Another address of Cloud Monitoring.", *_ADDRESS)
 TPU_ENDPOINT = Variable("GOODPUT_TPU_ENDPOINT", "Another address of the TPU API.", *_ADDRESS)
+RESOURCE_MANAGER_ENDPOINT = Variable(
+    "GOODPUT_RESOURCE_MANAGER_ENDPOINT", "Another address of the Cloud Resource Manager API.", *_ADDRESS
+)
+SERVICE_USAGE_ENDPOINT = Variable(
+    "GOODPUT_SERVICE_USAGE_ENDPOINT", "Another address of the Service Usage API.", *_ADDRESS
+)
 
 METADATA_HOST = Variable("GCE_METADATA_HOST", "Where the metadata server answers (a standard variable).")
 CLOUD_PROJECT = Variable("GOOGLE_CLOUD_PROJECT", "The project where ours is unset (a standard variable).")

@@ -30,7 +30,7 @@ from goodput_plugins.core.events import Activity, Kind, encode
 from goodput_plugins.core.events import Event as _Told
 from goodput_plugins.core.guard import Guard
 from goodput_plugins.core.recorder import Recorder
-from goodput_plugins.core.session import current
+from goodput_plugins.core.session import current, note
 
 __all__ = ["ElasticGoodputRecorder", "Event", "GoodputRecorder"]
 
@@ -89,6 +89,7 @@ class GoodputRecorder:
         self.logger_name = logger_name
         self._told = _Teller(job_name, cloud_logger) if logging_enabled else None
         self._guard = Guard("measurement")
+        self._guard(note, logging_enabled=bool(logging_enabled))
 
     def record_event(self, event: Event, argument: Any = None) -> _Recording:
         """A context manager around what ``event`` names.

@@ -26,7 +26,8 @@ from math import inf
 from numbers import Real
 from typing import Any
 
-from goodput_plugins.core.guard import say
+from goodput_plugins.core.guard import Guard, say
+from goodput_plugins.core.session import note
 from goodput_plugins.goodput import GoodputCalculator
 
 __all__ = ["ElasticGoodputMonitor", "GCPOptions", "GoodputMonitor"]
@@ -109,6 +110,11 @@ class GoodputMonitor:
         self.include_step_deviation = include_step_deviation
         self.gcp_options = gcp_options or GCPOptions()
         self.calculator = GoodputCalculator(job_name, logger_name, using_pathways=pathway_enabled)
+        Guard("monitoring")(
+            note,
+            monitoring_enabled=bool(monitoring_enabled),
+            enable_gcp_goodput_metrics=bool(self.gcp_options.enable_gcp_goodput_metrics),
+        )
 
     def start_goodput_uploader(self) -> None:
         """Upload goodput, badput and the rest of the job so far, every ``upload_interval``."""

@@ -28,6 +28,10 @@ grafana: over what the agent answers at /metrics
     goodput dashboard cloud-monitoring > goodput.json
     gcloud monitoring dashboards create --config-from-file=goodput.json"""
 _DASHBOARDS = ("cloud-monitoring", "jobset", "grafana")
+_DOCTOR = """Find out why nothing is measured, or nothing is sent.
+
+Each line says what is, what it means and what to do. RUN is a run's name or its directory; without
+it, the newest run below $GOODPUT_DIR (./goodput). Exit code 1 if something is wrong."""
 _TIMES = ("--as-of", "--from", "--to")
 
 
@@ -47,6 +51,7 @@ def parse(argv: Sequence[str], *, now: int) -> argparse.Namespace:
     _add_report(commands, now)
     _add_export(commands, now)
     _add_dashboard(commands)
+    _add_doctor(commands)
     return parser.parse_args(_join_relative_times(argv))
 
 
@@ -94,6 +99,25 @@ def _add_dashboard(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     )
     parser.add_argument("name", choices=_DASHBOARDS, help="which one")
     parser.set_defaults(command=_dashboard)
+
+
+def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "doctor",
+        help="find out why nothing is measured or sent",
+        description=_DOCTOR,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("target", nargs="?", metavar="RUN", help="the run to look at")
+    parser.add_argument("--json", action="store_true", help="print JSON instead")
+    parser.set_defaults(command=_examined)
+
+
+def _examined(options: argparse.Namespace) -> int:
+    from goodput_plugins.cli import doctor
+
+    return doctor.run(options)
 
 
 def _dashboard(options: argparse.Namespace) -> int:

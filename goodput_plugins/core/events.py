@@ -106,6 +106,8 @@ class Fact(StrEnum):
     STEP_FUNCTION = "step-function"
     """One of several functions that take a loop's steps: so many more calls, on which the device worked for so long
     (0: not known)."""
+    ARGUMENT = "argument"
+    """The script passed this argument to Google's API: 1 for True, 0 for False as often."""
 
 
 class Event(NamedTuple):

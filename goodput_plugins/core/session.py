@@ -26,7 +26,7 @@ from enum import Enum
 from goodput_plugins import environ as env
 from goodput_plugins.core import ending, rundir
 from goodput_plugins.core.clock import Clock, process_start, system_clock
-from goodput_plugins.core.events import Event, Kind, encode
+from goodput_plugins.core.events import Event, Fact, Kind, encode
 from goodput_plugins.core.exits import Exits
 from goodput_plugins.core.guard import Guard, say
 from goodput_plugins.core.heart import Heart
@@ -273,3 +273,11 @@ def current() -> Session:
             os.register_at_fork(after_in_child=session.abandon)
             env.warn_once()
     return session
+
+
+def note(**arguments: bool) -> None:
+    """Tell what a script passed to Google's API, if this process has a session."""
+    session = _of_process.get("session")
+    if session is not None:
+        for name, value in arguments.items():
+            session.recorder.fact(Fact.ARGUMENT, of=name, count=int(value))

@@ -30,22 +30,23 @@ from goodput_plugins.cli.render.words import pack, shorten
 from goodput_plugins.cli.units import duration, share
 from goodput_plugins.core.report import Report
 
-_ASCII = str.maketrans("█▉▊▋▌▍▎▏·━…µ✓✗■▶─⋮", "#####|||.=~u+x]>-:")
+_ASCII = str.maketrans("█▉▊▋▌▍▎▏·━…µ✓✗■▶─⋮→", "#####|||.=~u+x]>-:>")
 
 
 def show(report: Report, console: Console) -> None:
     """Print a report."""
     canvas = Canvas.of(console)
-    _print(Padding(Group(*_sections(report, canvas)), (1, MARGIN, 1, MARGIN)), canvas, console)
+    printed(Padding(Group(*_sections(report, canvas)), (1, MARGIN, 1, MARGIN)), canvas, console)
 
 
 def show_several(reports: Iterable[Report], console: Console) -> None:
     """Print one line for each of several reports."""
     canvas = Canvas.of(console)
-    _print(Group(*(_line(report, canvas) for report in reports)), canvas, console)
+    printed(Group(*(_line(report, canvas) for report in reports)), canvas, console)
 
 
-def _print(drawing: RenderableType, canvas: Canvas, console: Console) -> None:
+def printed(drawing: RenderableType, canvas: Canvas, console: Console) -> None:
+    """Print a drawing, without blanks at the ends of lines, and in ASCII where the output takes no more."""
     with console.capture() as capture:
         console.print(drawing, width=canvas.width + 2 * MARGIN)
     text = "\n".join(line.rstrip() for line in capture.get().split("\n"))
@@ -62,19 +63,20 @@ def _sections(report: Report, canvas: Canvas) -> Iterator[RenderableType]:
         yield from [bar, bar] if canvas.solid else [bar]
         yield from (Text(), table(report, canvas))
     if report.attempts:
-        yield from _section("Attempts", attempts(report, canvas))
+        yield from section("Attempts", attempts(report, canvas))
     if report.breakdown.elapsed and (report.steps.count or report.steps.last is not None):
-        yield from _section(
+        yield from section(
             "Steps, timed on the device" if report.steps.source == "device" else "Steps", steps(report, canvas)
         )
     if report.findings:
-        yield from _section("Findings", findings(report))
+        yield from section("Findings", findings(report))
     if report.plugins:
         armed = [f"{shorten(name, 20)} {shorten(version, 20)}" for name, version in sorted(report.plugins.items())]
         yield from (Text(), Text(pack([f"plugins: {armed[0]}", *armed[1:]], canvas.width), "dim"))
 
 
-def _section(title: str, content: RenderableType) -> Iterator[RenderableType]:
+def section(title: str, content: RenderableType) -> Iterator[RenderableType]:
+    """A part below its title."""
     yield from (Text(), Rule(Text(title, "bold"), align="left", style="dim"), content)
 
 

@@ -1,0 +1,141 @@
+"""What is examined: an environment, and one run or none. Each fact is found out once, when it is asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from goodput_plugins import environ as env
+from goodput_plugins.auto.plugins import TABLE
+from goodput_plugins.core.calculator import calculate
+from goodput_plugins.core.errors import UnusableData
+from goodput_plugins.core.events import Event, Fact, Kind
+from goodput_plugins.core.reading import header_of, read
+from goodput_plugins.core.report import Report
+from goodput_plugins.core.runlog import RunLog
+from goodput_plugins.exporters.metadata import Metadata
+
+PROBE_SECONDS = 20
+"""How long another interpreter may take to start."""
+LONGEST_HEADER = 1 << 16
+
+_PROBE = """
+import json, sys
+from importlib.util import find_spec
+def origins(name):
+    try: spec = find_spec(name)
+    except Exception: return None
+    return spec and [spec.origin or ""] + list(spec.submodule_search_locations or [])
+armed = any(type(f).__module__ == "goodput_plugins.auto.imports" for f in sys.meta_path)
+print(json.dumps({"armed": armed, "origins": {name: origins(name) for name in sys.argv[1:]}}))
+"""
+
+
+class Case:
+    """Who comes to the doctor.
+
+    Args:
+        path: a run's directory or journal; None where there is no run.
+        environ: the environment that a training would have.
+        now: ns since the epoch.
+    """
+
+    def __init__(self, path: Path | None, environ: Mapping[str, str] = os.environ, *, now: int) -> None:
+        self.path = path
+        self.environ = environ
+        self.now = now
+        self.metadata = Metadata(environ)
+
+    @property
+    def folder(self) -> Path | None:
+        """The run's directory."""
+        return None if self.path is None else self.path if self.path.is_dir() else self.path.parent
+
+    @cached_property
+    def exporters(self) -> list[str]:
+        """Those that are asked for."""
+        return env.words(env.EXPORTERS.read(self.environ))
+
+    @cached_property
+    def probe(self) -> Mapping[str, Any]:
+        """What an interpreter that starts here with the switch on finds.
+
+        Raises:
+            OSError, ValueError, subprocess.SubprocessError: it does not start, or not in time.
+        """
+        modules = [name for plugin in TABLE for name in (plugin.library, *dict(plugin.also))]
+        libraries = sorted({name.partition(".")[0] for name in modules})
+        environ = {**self.environ, env.PLUGINS.name: "auto"}
+        command = [sys.executable, "-c", _PROBE, *libraries]
+        done = subprocess.run(command, env=environ, capture_output=True, timeout=PROBE_SECONDS, check=True)
+        found: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return found
+
+    @cached_property
+    def log(self) -> RunLog | None:
+        """What the run recorded; None where there is no run.
+
+        Raises:
+            UnusableData: it cannot be read.
+        """
+        if self.path is None:
+            return None
+        logs = read(self.path)
+        if not logs:
+            raise UnusableData(f"{self.path} holds no run.")
+        return max(logs, key=lambda log: max((life.start for life in log.lives), default=0))
+
+    @cached_property
+    def report(self) -> Report | None:
+        """Of the run; None where no process of it trained, or there is no run.
+
+        Raises:
+            UnusableData: the run cannot be read.
+        """
+        if self.log is None:
+            return None
+        try:
+            return calculate(self.log, now=self.now)
+        except UnusableData:
+            return None
+
+    @cached_property
+    def events(self) -> list[Event]:
+        """Those of the run's newest process, steps apart."""
+        return self.log.lives[-1].events if self.log is not None and self.log.lives else []
+
+    @cached_property
+    def told(self) -> Mapping[str, bool]:
+        """What the newest process of the run passed to Google's API: argument and value."""
+        return {
+            str(event.data): bool(event.step)
+            for event in self.events
+            if event.kind is Kind.FACT and event.name == Fact.ARGUMENT
+        }
+
+    @cached_property
+    def scripts(self) -> set[str]:
+        """The scripts that recorded under the run's name."""
+        found = set()
+        for journal in self.folder.glob("*.jsonl") if self.folder is not None else ():
+            try:
+                with journal.open("rb") as file:
+                    found.add(str(header_of(journal, file.read(LONGEST_HEADER)).get("script", "")))
+            except (OSError, UnusableData):
+                continue
+        return found - {""}
+
+    @cached_property
+    def agent(self) -> Mapping[str, Any] | None:
+        """How the run's agent does, as it wrote beside the journals; None if it wrote nothing."""
+        try:
+            status = json.loads((self.folder / "agent.json").read_text()) if self.folder is not None else None
+        except (OSError, ValueError):
+            return None
+        return status if isinstance(status, dict) else None

@@ -1,0 +1,122 @@
+"""Asking Google Cloud: who am I, what may I do, which APIs are on.
+
+Through google-auth and plain REST. At an address of the user's on the loopback interface
+(:mod:`goodput_plugins.exporters.endpoints`) it asks in plain text and anonymously.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from goodput_plugins import environ as env
+from goodput_plugins.doctor.case import Case
+
+TIMEOUT = 5.0
+"""How long one answer may take, s."""
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+
+
+class NoCredentials(Exception):
+    """There are none, or Google gives no token for them."""
+
+
+class Unanswered(Exception):
+    """The service did not answer, or not to these credentials."""
+
+
+def project(case: Case) -> str | None:
+    """The project that is written to."""
+    told = env.PROJECT.read(case.environ) or env.CLOUD_PROJECT.read(case.environ)
+    return told or case.metadata.project
+
+
+def identity() -> str:
+    """Whose credentials this process has, once Google has given a token for them.
+
+    Raises:
+        NoCredentials: see there.
+    """
+    credentials = _credentials()
+    from google.auth.exceptions import GoogleAuthError
+    from google.auth.transport.requests import Request
+
+    try:
+        credentials.refresh(Request())
+    except GoogleAuthError as error:
+        raise NoCredentials(_first_line(error)) from None
+    who = getattr(credentials, "service_account_email", None) or getattr(credentials, "account", None)
+    return str(who or "these credentials")
+
+
+def permissions(case: Case, project: str, wanted: Iterable[str]) -> set[str]:
+    """Which of the permissions the credentials have.
+
+    Raises:
+        Unanswered: see there.
+    """
+    path, body = f"/v1/projects/{project}:testIamPermissions", {"permissions": list(wanted)}
+    answer = _ask(case, env.RESOURCE_MANAGER_ENDPOINT, "cloudresourcemanager.googleapis.com", "POST", path, body)
+    return set(answer.get("permissions", ()))
+
+
+def enabled(case: Case, project: str, wanted: Iterable[str]) -> set[str]:
+    """Which of the APIs are on.
+
+    Raises:
+        Unanswered: see there.
+    """
+    names = "&".join(f"names=projects/{project}/services/{api}" for api in wanted)
+    path = f"/v1/projects/{project}/services:batchGet?{names}"
+    answer = _ask(case, env.SERVICE_USAGE_ENDPOINT, "serviceusage.googleapis.com", "GET", path)
+    on = [service for service in answer.get("services", ()) if service.get("state") == "ENABLED"]
+    return {str(service.get("name")).rpartition("/")[2] for service in on}
+
+
+def _ask(
+    case: Case, variable: env.Variable, host: str, method: str, path: str, body: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    from google.auth.credentials import AnonymousCredentials
+    from google.auth.exceptions import GoogleAuthError
+    from google.auth.transport.requests import AuthorizedSession
+    from requests.exceptions import RequestException
+
+    from goodput_plugins.exporters.endpoints import is_loopback
+
+    address = variable.read(case.environ) or host
+    local = is_loopback(address.rpartition(":")[0])
+    try:
+        with AuthorizedSession(AnonymousCredentials() if local else _credentials()) as session:
+            url = f"{'http' if local else 'https'}://{address}{path}"
+            answer = session.request(method, url, json=body, timeout=TIMEOUT, max_allowed_time=TIMEOUT)
+            told = answer.json() if answer.content else {}
+    except NoCredentials:
+        raise Unanswered("no credentials") from None
+    except (GoogleAuthError, RequestException, ValueError) as error:
+        raise Unanswered(_first_line(error)) from None
+    if answer.status_code != 200 or not isinstance(told, dict):
+        raise Unanswered(f"{answer.status_code} {_status(told)}".strip())
+    return told
+
+
+def _credentials() -> Any:
+    try:
+        import google.auth
+        from google.auth.exceptions import GoogleAuthError
+    except ImportError:
+        raise NoCredentials("google-auth is not installed") from None
+    try:
+        credentials, _ = google.auth.default(scopes=[SCOPE])
+    except GoogleAuthError as error:
+        raise NoCredentials(_first_line(error)) from None
+    return credentials
+
+
+def _status(told: Any) -> str:
+    error = told.get("error") if isinstance(told, dict) else None
+    return str(error.get("status", "")) if isinstance(error, dict) else ""
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return lines[0][:200] if lines else type(error).__name__

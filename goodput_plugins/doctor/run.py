@@ -1,0 +1,260 @@
+"""Does the run record what it should, and will it still be there tomorrow?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from goodput_plugins import environ as env
+from goodput_plugins.core import rundir
+from goodput_plugins.core.buckets import Bucket
+from goodput_plugins.core.errors import UnusableData
+from goodput_plugins.core.mounts import file_system, is_remote
+from goodput_plugins.core.name_lock import NameLock
+from goodput_plugins.core.report import Report
+from goodput_plugins.core.runlog import RunLog
+from goodput_plugins.doctor.case import Case
+from goodput_plugins.doctor.diagnosis import Diagnosis, ok, unknown, warning, wrong
+
+SILENT_SECONDS = 30
+"""A process that lives writes a heartbeat each 5 s."""
+_LOSSES = {"unusable-journal", "lost-lines"}
+
+
+def found(case: Case) -> Iterator[Diagnosis]:
+    """Whether there is a run at all."""
+    if case.path is None:
+        below = rundir.root(case.environ)
+        yield unknown(
+            "run",
+            f"no run below {below}",
+            "Nothing was recorded there yet, or it is recorded elsewhere.",
+            "Train, set GOODPUT_DIR to where runs lie, or name one: goodput doctor RUN",
+        )
+    else:
+        yield ok("run", f"{rundir.decode(case.folder.name) if case.folder else ''} in {case.folder}")
+
+
+def journal(case: Case) -> Iterator[Diagnosis]:
+    """Whether journals are written and can be read."""
+    if case.path is None:
+        return
+    try:
+        log = case.log
+    except UnusableData as fault:
+        yield wrong("journal", str(fault), "There is no report of this run.", "See docs/messages.md for this error.")
+        return
+    assert log is not None
+    for slug, text in log.notes:
+        if slug in _LOSSES:
+            cure = "Make room on the disk." if slug == "lost-lines" else f"docs/messages.md says more of {slug}."
+            yield warning("journal", text, "The report lacks what was lost.", cure)
+    lives, report = len(log.lives), case.report
+    if report is None:
+        return
+    silent = (case.now - report.end) / 1e9
+    alive = case.folder is not None and NameLock().is_taken(case.folder)
+    if alive and silent > SILENT_SECONDS:
+        yield wrong(
+            "journal",
+            f"a process holds the run, and has written nothing for {silent:.0f} s",
+            "It is stopped, or its disk does not answer.",
+            "Look at the process and at the disk.",
+        )
+        return
+    state = "being written now" if alive else f"last written {_ago(silent)}"
+    yield ok("journal", f"{lives} attempt{'' if lives == 1 else 's'} recorded, {state}")
+
+
+def primary(case: Case) -> Iterator[Diagnosis]:
+    """Whether process 0 recorded."""
+    log = _log(case)
+    if log is None:
+        return
+    if log.lives:
+        told = env.rank(case.environ)
+        here = f"; this shell is process {told[0]}" if told else ""
+        yield ok("primary", f"the primary process recorded{here}")
+    else:
+        yield wrong(
+            "primary",
+            "only processes other than the primary one recorded",
+            "Their time does not count, so there is no report.",
+            "Set GOODPUT_DIR to one folder that all hosts share, or look on the host of process 0.",
+        )
+
+
+def steps(case: Case) -> Iterator[Diagnosis]:
+    """Whether training steps were recognised."""
+    log, report = _log(case), _report(case)
+    if log is None or not log.lives:
+        return
+    if report is not None and (report.steps.count or report.steps.last is not None):
+        yield ok("steps", f"{report.steps.count} steps recorded, the last one is {report.steps.last}")
+        return
+    level = warning if report is not None and report.status == "running" else wrong
+    yield level(
+        "steps",
+        "no training step was recognised",
+        "All time counts as preparation." if level is wrong else "Training has not begun, or the loop is not known.",
+        "docs/jax.md tells which loops are found; measurement.GoodputRecorder tells steps by hand.",
+    )
+
+
+def armed(case: Case) -> Iterator[Diagnosis]:
+    """Which plugins the run had."""
+    report = _report(case)
+    if report is None:
+        return
+    if report.plugins:
+        had = ", ".join(f"{name} {version}" for name, version in sorted(report.plugins.items()))
+        yield ok("armed", f"plugins in this run: {had}")
+    else:
+        yield warning(
+            "armed",
+            "no plugin was armed in this run",
+            "It shows what the script told by hand only.",
+            "Start it with GOODPUT_PLUGINS=auto.",
+        )
+
+
+def checkpoints(case: Case) -> Iterator[Diagnosis]:
+    """Whether a checkpoint library was hooked."""
+    report = _report(case)
+    if report is None:
+        return
+    if Bucket.SAVE in report.unknown and not report.breakdown[Bucket.SAVE]:
+        yield warning(
+            "checkpoints",
+            "no checkpoint library was hooked",
+            "Saves and restores are not measured, and what a crash would take is not known.",
+            "Save with Orbax, Lightning or torch.save under the switch, or wrap your manager: "
+            "goodput_plugins.orbax.wrap(manager)",
+        )
+    else:
+        kept = report.steps.max_productive
+        upto = "" if kept is None else f"; kept up to step {kept}"
+        yield ok("checkpoints", f"saves and restores are seen{upto}")
+
+
+def name(case: Case) -> Iterator[Diagnosis]:
+    """Whether one name means one job."""
+    report, folder = _report(case), case.folder
+    if report is None or folder is None:
+        return
+    second = folder.with_name(rundir.encode(f"{report.run}-2"))
+    faults = []
+    if report.generation:
+        faults.append(f"{report.generation + 1} jobs, one after the other")
+    if len(case.scripts) > 1:
+        faults.append(f"{len(case.scripts)} scripts ({', '.join(sorted(case.scripts)[:3])})")
+    if second.is_dir():
+        faults.append("two processes at the same time, the second as " + f"{report.run}-2")
+    if faults:
+        yield warning(
+            "run-name",
+            f"the name {report.run} was used by {'; by '.join(faults)}",
+            "The report shows the newest job; in Cloud Monitoring one name is one series, so theirs mix.",
+            "Give each job a GOODPUT_RUN_NAME of its own, the same over its restarts.",
+        )
+    else:
+        yield ok("run-name", f"the name {report.run} means one job")
+
+
+def disk(case: Case) -> Iterator[Diagnosis]:
+    """Whether the disk outlives the machine."""
+    folder = _existing(case.folder or rundir.root(case.environ))
+    kind = _kind(folder)
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        yield wrong(
+            "disk",
+            f"{folder} {'cannot be written' if folder.is_dir() else 'is no folder'}",
+            "A training that starts from here is not recorded.",
+            "Set GOODPUT_DIR to a folder that can be written.",
+        )
+        return
+    why = {
+        "tmpfs": "is memory: gone with the machine or the pod",
+        "ramfs": "is memory: gone with the machine or the pod",
+        "overlay": "is the container's own layer: gone with the container",
+    }.get(kind, _swept(folder))
+    if why:
+        yield warning(
+            "disk",
+            f"{folder} {why}",
+            "After a restart elsewhere the run begins anew, and its earlier attempts are lost.",
+            "Set GOODPUT_DIR to a disk that outlives the machine (a persistent volume, a mounted bucket, NFS).",
+        )
+    else:
+        told = f"a {kind} disk" if kind else "a disk of unknown kind"
+        yield ok("disk", f"{folder} is on {told}{', a remote one' if is_remote(kind) else ''}")
+
+
+def recorder(case: Case) -> Iterator[Diagnosis]:
+    """``logging_enabled`` of a recorder."""
+    if case.told.get("logging_enabled") is False:
+        yield warning(
+            "logging-enabled",
+            "the script's GoodputRecorder has logging_enabled=False in the process that recorded",
+            "What it tells by hand (its steps, its custom events) is dropped.",
+            "Pass logging_enabled=True in process 0.",
+        )
+    elif "logging_enabled" in case.told:
+        yield ok("logging-enabled", "the script's GoodputRecorder has logging_enabled=True")
+
+
+def monitor(case: Case) -> Iterator[Diagnosis]:
+    """``monitoring_enabled`` and ``enable_gcp_goodput_metrics`` of a monitor."""
+    cases = {
+        "monitoring_enabled": ("monitoring-enabled", "GoodputMonitor", "No metric is sent for it."),
+        "enable_gcp_goodput_metrics": ("gcp-metrics", "GCPOptions", "Cloud Monitoring gets no goodput and no badput."),
+    }
+    for argument, (id, owner, meaning) in cases.items():
+        if case.told.get(argument) is False:
+            text = f"the script's {owner} has {argument}=False in the process that recorded"
+            yield warning(id, text, meaning, f"Pass {argument}=True in process 0, if metrics are wanted.")
+        elif argument in case.told:
+            yield ok(id, f"the script's {owner} has {argument}=True")
+
+
+def _log(case: Case) -> RunLog | None:
+    try:
+        return case.log
+    except UnusableData:
+        return None  # told as the journal's fault
+
+
+def _report(case: Case) -> Report | None:
+    return None if _log(case) is None else case.report
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest above it that exists."""
+    return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+
+
+def _swept(folder: Path) -> str:
+    """Where systems delete what is old."""
+    return next((f"is below {top}, which is swept" for top in ("/tmp", "/var/tmp") if folder.is_relative_to(top)), "")
+
+
+def _kind(folder: Path) -> str:
+    try:
+        fd = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return ""
+    try:
+        return file_system(fd)
+    finally:
+        os.close(fd)
+
+
+def _ago(seconds: float) -> str:
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit} ago"
+    return f"{max(0, seconds):.0f} s ago"
+
+
+CHECKS = (found, journal, primary, steps, armed, checkpoints, name, disk, recorder, monitor)

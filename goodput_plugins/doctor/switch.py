@@ -1,0 +1,63 @@
+"""Is the switch on, and does Python see it?"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from goodput_plugins import environ as env
+from goodput_plugins.auto.plugins import TABLE
+from goodput_plugins.doctor.case import Case
+from goodput_plugins.doctor.diagnosis import Diagnosis, ok, unknown, warning, wrong
+
+
+def switch(case: Case) -> Iterator[Diagnosis]:
+    """``GOODPUT_PLUGINS``."""
+    asked = env.words(env.PLUGINS.read(case.environ).lower())
+    if asked and asked != ["off"]:
+        yield ok("switch", f"GOODPUT_PLUGINS={','.join(asked)}", "A training that starts from here is measured.")
+        return
+    state = "is off" if asked else "is not set here"
+    meaning, cure = "A training that starts from here is not measured.", "export GOODPUT_PLUGINS=auto"
+    if case.report is not None:
+        yield warning("switch", f"GOODPUT_PLUGINS {state}", f"{meaning} The run was recorded all the same.", cure)
+    else:
+        yield wrong("switch", f"GOODPUT_PLUGINS {state}", meaning, cure)
+
+
+def start_up(case: Case) -> Iterator[Diagnosis]:
+    """Whether a new interpreter arms the plugins."""
+    try:
+        armed = case.probe["armed"]
+    except (OSError, ValueError, LookupError, subprocess.SubprocessError) as error:
+        yield unknown("start-up", f"another Python could not be asked ({type(error).__name__})")
+        return
+    if armed:
+        yield ok("start-up", "Python sees the switch when it starts")
+    else:
+        yield wrong(
+            "start-up",
+            f"{sys.executable} does not see the switch when it starts",
+            "The line that looks for it, goodput_plugins.pth, is not in this interpreter's site-packages (or Python "
+            "runs with -S or -I). No plugin is armed.",
+            "Install goodput-plugins into the environment that trains: a PYTHONPATH entry or a copied folder is not "
+            "enough.",
+        )
+
+
+def variables(case: Case) -> Iterator[Diagnosis]:
+    """Names and values of our variables."""
+    faults = env.faults(case.environ)
+    known = {plugin.name for plugin in TABLE} | {"auto", "off"}
+    strangers = [name for name in env.words(env.PLUGINS.read(case.environ).lower()) if name not in known]
+    if strangers:
+        faults.append(f"GOODPUT_PLUGINS names {', '.join(strangers)}, which is no plugin")
+    for fault in faults:
+        yield wrong("variables", fault, "It is ignored, as if it were not set.", "Correct it, or unset it.")
+    if not faults:
+        count = sum(name.startswith(env.PREFIX) for name in case.environ)
+        yield ok("variables", f"{count or 'no'} GOODPUT_* variable{'' if count == 1 else 's'} set, all known")
+
+
+CHECKS = (switch, start_up, variables)

@@ -1,0 +1,79 @@
+"""What the run's agent has sent, as it wrote beside the journals (``agent.json``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from goodput_plugins.core.name_lock import NameLock
+from goodput_plugins.doctor.case import Case
+from goodput_plugins.doctor.diagnosis import Diagnosis, ok, unknown, warning, wrong
+
+LATE_SECONDS = 180
+"""The agent of a living run has sent something in this time: its journal grows each 5 s."""
+
+
+def uploads(case: Case) -> Iterator[Diagnosis]:
+    """When something was sent last, and what the last try failed with."""
+    status = case.agent
+    if status is None:
+        if case.exporters and case.folder is not None:
+            yield unknown(
+                "uploads",
+                "no agent has written in the run's folder",
+                "Nothing is known to have been sent.",
+                "Start the training with GOODPUT_EXPORTERS set.",
+            )
+        return
+    age = case.now / 1e9 - _number(status, "moment")
+    where, entries = status.get("destination") or "its destination", int(_number(status, "entries"))
+    if status.get("state") in ("failing", "unavailable"):
+        left = f"; {int(_number(status, 'unsent'))} bytes wait" if _number(status, "unsent") else ""
+        yield wrong(
+            "uploads",
+            f"the agent cannot send: {status.get('error') or 'it does not say why'}{left}",
+            "What is recorded stays on disk, and is sent once that is mended.",
+            "Look at the lines on Google Cloud here, and into agent.log in the run's folder.",
+        )
+    elif age > LATE_SECONDS and case.folder is not None and NameLock().is_taken(case.folder):
+        yield wrong(
+            "uploads",
+            f"the run lives, and its agent has sent nothing for {age:.0f} s",
+            "The agent was stopped, or hangs.",
+            "Look into agent.log in the run's folder; start another agent.",
+        )
+    else:
+        yield ok("uploads", f"{entries} entries were sent to {where}, the last ones {max(0.0, age):.0f} s ago")
+
+
+def refused(case: Case) -> Iterator[Diagnosis]:
+    """Entries and points that a service would not take."""
+    status = case.agent
+    if status is None:
+        return
+    each = status.get("exporters")
+    counts = {"entries": int(_number(status, "dropped"))}
+    errors = []
+    for exporter, told in each.items() if isinstance(each, Mapping) else ():
+        if isinstance(told, Mapping):
+            counts[f"points of {exporter}"] = int(_number(told, "refused"))
+            errors += [str(told["last_error"])] if told.get("last_error") else []
+    refused = [f"{count} {what}" for what, count in counts.items() if count]
+    if refused:
+        why = f" ({errors[0][:200]})" if errors else ""
+        yield warning(
+            "refused",
+            f"{' and '.join(refused)} were refused{why}",
+            "They are not sent again; journals and `goodput report` have everything.",
+            "One writer for each run name and GOODPUT_REPLICA_ID; GOODPUT_UPLOAD_INTERVAL of 10 s or more.",
+        )
+    else:
+        yield ok("refused", "nothing was refused")
+
+
+def _number(status: Mapping[str, Any], key: str) -> float:
+    value = status.get(key, 0)
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+CHECKS = (uploads, refused)

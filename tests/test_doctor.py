@@ -1,0 +1,399 @@
+"""The doctor: each line with its fault planted; it never hangs, and never fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google_cloud import EMAIL, Cloud, serving
+from running import Runner
+
+from goodput_plugins.auto.plugins import Plugin
+from goodput_plugins.cli import main
+from goodput_plugins.core import rundir
+from goodput_plugins.core.buckets import Bucket
+from goodput_plugins.core.events import SCHEMA, Event, Kind, encode
+from goodput_plugins.core.name_lock import NameLock
+from goodput_plugins.doctor import case as case_module
+from goodput_plugins.doctor import examine, examined, frameworks, google
+from goodput_plugins.doctor.case import Case
+from goodput_plugins.doctor.diagnosis import Diagnosis, Level, ok
+
+S = 1_000_000_000
+PACKAGE = Path(case_module.__file__).parent.parent
+ARMED = Event(Kind.PLUGIN, 0, name="orbax", data={"version": "0.12", "sees": [Bucket.SAVE.value]})
+
+
+def write(
+    folder: Path,
+    *events: Event,
+    name: str = "digits",
+    ago: int = 100,
+    steps: int = 30,
+    end: str | None = "completed",
+    script: str = "/a/train.py",
+) -> Path:
+    """A run: a process that began so many seconds ago and took steps of a second."""
+    start = time.time_ns() - ago * S
+    times = [start + (5 + n) * S for n in range(steps)]
+    told = [Event(Kind.START, start), *(event._replace(time=start) for event in events)]
+    told += [Event(Kind.STEP, at, 0, n) for n, at in enumerate(times)]
+    last = times[-1] + S if times else start + 10 * S
+    told += [Event(Kind.END, last, name=end)] if end else []
+    run = rundir.run_dir(name, folder)
+    run.mkdir(parents=True, exist_ok=True)
+    header = {"schema": SCHEMA, "run": name, "attempt": f"a{ago}", "start": start, "script": script}
+    (run / rundir.journal_name(start)).write_bytes(json.dumps(header).encode() + b"\n" + b"".join(map(encode, told)))
+    return run
+
+
+def diagnoses(path: Path | None = None, *, now: int | None = None, **environ: str) -> dict[str, Diagnosis]:
+    """What the doctor finds, by id; of several of one id the worst."""
+    environ = {"PATH": os.environ["PATH"], "GOODPUT_DIR": "/nowhere", **environ}
+    case = Case(path, environ, now=time.time_ns() if now is None else now)
+    order = [Level.OK, Level.UNKNOWN, Level.WARNING, Level.WRONG]
+    found = [diagnosis for _, group in examine(case) for diagnosis in group]
+    return {one.id: one for one in sorted(found, key=lambda one: order.index(one.level))}
+
+
+def is_wrong(diagnosis: Diagnosis, *words: str, level: Level = Level.WRONG) -> None:
+    """A diagnosis that says what is, what it means and what to do, in these words among others."""
+    assert diagnosis.level is level, diagnosis
+    assert diagnosis.meaning and diagnosis.cure
+    assert all(word in f"{diagnosis.text} {diagnosis.meaning} {diagnosis.cure}" for word in words), diagnosis
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with serving(Cloud()) as served:
+        yield served
+
+
+# --- the switch ---------------------------------------------------------------------------------------
+
+
+def test_switch(tmp_path: Path) -> None:
+    is_wrong(diagnoses()["switch"], "not set", "export GOODPUT_PLUGINS=auto")
+    is_wrong(diagnoses(GOODPUT_PLUGINS="off")["switch"], "off")
+    is_wrong(diagnoses(write(tmp_path))["switch"], "recorded all the same", level=Level.WARNING)
+    assert diagnoses(GOODPUT_PLUGINS="auto")["switch"].level is Level.OK
+
+
+def test_start_up_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert diagnoses()["start-up"].level is Level.OK
+    without_site = tmp_path / "python"
+    without_site.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    without_site.chmod(0o755)
+    monkeypatch.setattr(case_module.sys, "executable", str(without_site))
+    is_wrong(diagnoses()["start-up"], "goodput_plugins.pth", "Install")
+
+
+def test_variables() -> None:
+    is_wrong(diagnoses(GOODPUT_PLUGIN="auto")["variables"], "GOODPUT_PLUGIN is not known")
+    is_wrong(diagnoses(GOODPUT_PROCESSES="both")["variables"], "primary or all")
+    is_wrong(diagnoses(GOODPUT_PLUGINS="jaxx")["variables"], "jaxx", "is no plugin")
+    assert diagnoses()["variables"].level is Level.OK
+
+
+# --- frameworks ---------------------------------------------------------------------------------------
+
+
+def plugin(name: str, distribution: str, since: str) -> Plugin:
+    return Plugin(name, distribution=distribution, library=name, since=since, hooks={}, sees=())
+
+
+def test_plugins_that_are_missing_or_do_not_know_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = (plugin("absent", "no-such-library", "1"), plugin("rich", "rich", "999"), plugin("pytest", "pytest", "1"))
+    monkeypatch.setattr(frameworks, "TABLE", table)
+    named = diagnoses(GOODPUT_PLUGINS="absent,rich")
+    is_wrong(named["plugin-absent"], "not installed", "pip install 'no-such-library>=1'")
+    is_wrong(named["plugin-rich"], "stays off", "pip install 'rich>=999'")
+    assert "not asked for" in named["plugin-pytest"].text
+    found = diagnoses(GOODPUT_PLUGINS="auto")
+    assert found["plugin-absent"].level is Level.OK
+    assert found["plugin-rich"].level is Level.WARNING
+    assert "is armed" in found["plugin-pytest"].text
+
+
+def test_frameworks_that_resolve_to_our_folders() -> None:
+    is_wrong(diagnoses(PYTHONPATH=str(PACKAGE))["frameworks"], "our folder instead of the library", "PYTHONPATH")
+    assert diagnoses()["frameworks"].level is Level.OK
+
+
+# --- the run ------------------------------------------------------------------------------------------
+
+
+def test_no_run() -> None:
+    is_wrong(diagnoses()["run"], "no run below /nowhere", level=Level.UNKNOWN)
+
+
+def test_a_journal_that_cannot_be_read_or_lacks_something(tmp_path: Path) -> None:
+    torn = tmp_path / "torn"
+    torn.mkdir()
+    (torn / "x.jsonl").write_text("no journal\n")
+    is_wrong(diagnoses(torn)["journal"], "is no goodput journal")
+    lossy = write(tmp_path, Event(Kind.LOST, 0, step=7))
+    is_wrong(diagnoses(lossy)["journal"], "7 pieces", level=Level.WARNING)
+
+
+def test_a_process_that_lives_and_writes_nothing(tmp_path: Path) -> None:
+    run, lock = write(tmp_path, end=None), NameLock()
+    assert lock.take(run)
+    try:
+        is_wrong(diagnoses(run)["journal"], "has written nothing for")
+    finally:
+        lock.release()
+    assert diagnoses(run)["journal"].level is Level.OK
+
+
+def test_only_other_processes(tmp_path: Path) -> None:
+    found = diagnoses(write(tmp_path, Event(Kind.RANK, 0, step=1, data=2)))
+    is_wrong(found["primary"], "only processes other than the primary")
+    assert diagnoses(write(tmp_path / "first", Event(Kind.RANK, 0, step=0, data=2)))["primary"].level is Level.OK
+
+
+def test_no_step(tmp_path: Path) -> None:
+    is_wrong(diagnoses(write(tmp_path / "bad", steps=0))["steps"], "no training step")
+    is_wrong(diagnoses(write(tmp_path / "killed", steps=0, end="signal:SIGTERM"))["steps"], "no training step")
+    assert "30 steps" in diagnoses(write(tmp_path / "good"))["steps"].text
+
+
+def test_no_plugin_and_no_checkpoint_library(tmp_path: Path) -> None:
+    bare = diagnoses(write(tmp_path))
+    is_wrong(bare["armed"], "no plugin", level=Level.WARNING)
+    is_wrong(bare["checkpoints"], "no checkpoint library was hooked", level=Level.WARNING)
+    armed = diagnoses(write(tmp_path / "armed", ARMED))
+    assert "orbax 0.12" in armed["armed"].text and armed["checkpoints"].level is Level.OK
+
+
+def test_a_name_that_was_used_again(tmp_path: Path) -> None:
+    assert diagnoses(write(tmp_path))["run-name"].level is Level.OK
+    run = write(tmp_path, ago=5000, script="/b/train.py")
+    rundir.run_dir("digits-2", tmp_path).mkdir()
+    found = diagnoses(run)["run-name"]
+    is_wrong(found, "2 jobs", "2 scripts", "digits-2", "GOODPUT_RUN_NAME", level=Level.WARNING)
+
+
+def test_a_disk_that_will_be_gone(tmp_path: Path) -> None:
+    is_wrong(diagnoses(GOODPUT_DIR="/dev/shm/goodput")["disk"], "is memory", level=Level.WARNING)
+    is_wrong(diagnoses(GOODPUT_DIR="/tmp/goodput-of-nobody")["disk"], "GOODPUT_DIR", level=Level.WARNING)
+    (tmp_path / "file").write_text("")
+    is_wrong(diagnoses(GOODPUT_DIR=str(tmp_path / "file" / "runs"))["disk"], "is no folder")
+
+
+@pytest.mark.parametrize(
+    ("recorder", "monitor", "metrics", "ids"),
+    [
+        ("True", "True", "True", {}),
+        ("False", "False", "False", {"logging-enabled", "monitoring-enabled", "gcp-metrics"}),
+    ],
+)
+def test_flags_of_googles_api(recorder: str, monitor: str, metrics: str, ids: set[str], run: Runner) -> None:
+    """The script records by hand or, as with hooks, without it; what it passed is in the journal."""
+    run(
+        "from goodput_plugins import measurement, monitoring\n"
+        "from goodput_plugins.core.session import current\n"
+        "session = current()\n"
+        f"measurement.GoodputRecorder('r', 'log', {recorder})\n"
+        f"options = monitoring.GCPOptions(enable_gcp_goodput_metrics={metrics})\n"
+        f"monitoring.GoodputMonitor('r', 'log', 'd', 30, monitoring_enabled={monitor}, gcp_options=options)\n"
+        "for step in range(3): session.recorder.step(step)\n"
+    )
+    (folder,) = run.runs.iterdir()
+    found = diagnoses(folder)
+    for id, argument in (
+        ("logging-enabled", "logging_enabled"),
+        ("monitoring-enabled", "monitoring_enabled"),
+        ("gcp-metrics", "enable_gcp_goodput_metrics"),
+    ):
+        if id in ids:
+            is_wrong(found[id], f"{argument}=False", "process 0", level=Level.WARNING)
+        else:
+            assert found[id].level is Level.OK and f"{argument}=True" in found[id].text
+
+
+# --- where it is sent ---------------------------------------------------------------------------------
+
+
+def test_nothing_is_asked_of_google_unless_an_exporter_sends_there() -> None:
+    found = diagnoses(GOODPUT_EXPORTERS="tensorboard", GCE_METADATA_HOST="127.0.0.1:9")
+    assert not {"metadata-server", "project", "credentials", "permissions", "apis"} & set(found)
+
+
+def test_an_exporters_library_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    is_wrong(diagnoses(GOODPUT_EXPORTERS="tensorboard")["exporters"], "pip install 'goodput-plugins[tensorboard]'")
+
+
+def test_no_metadata_server_no_project_no_location(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere.json")
+    found = diagnoses(GOODPUT_EXPORTERS="cloud-monitoring", GCE_METADATA_HOST="127.0.0.1:9")
+    is_wrong(found["metadata-server"], "no metadata server", "GOODPUT_PROJECT", level=Level.WARNING)
+    is_wrong(found["project"], "GOODPUT_PROJECT")
+    is_wrong(found["location"], "GOODPUT_LOCATION")
+    if google_is_here():
+        is_wrong(found["credentials"], "no usable credentials", "Workload Identity")
+
+
+def google_is_here() -> bool:
+    try:
+        import google.auth  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+@pytest.fixture
+def here(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    """A machine of that cloud, but for credentials: this process has none."""
+    pytest.importorskip("google.auth", reason="google-auth is not installed here")
+    pytest.importorskip("requests", reason="requests is not installed here")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere.json")
+    return cloud
+
+
+def test_access_scopes(here: Cloud) -> None:
+    here.metadata["instance/service-accounts/default/scopes"] = (
+        "https://www.googleapis.com/auth/devstorage.read_only\nhttps://www.googleapis.com/auth/logging.write\n"
+    )
+    is_wrong(diagnoses(**here.environ)["scopes"], "do not cover cloud-monitoring", "--scopes=cloud-platform")
+
+
+def test_permissions(here: Cloud) -> None:
+    here.permissions.remove("monitoring.timeSeries.create")
+    found = diagnoses(**here.environ)["permissions"]
+    is_wrong(found, "monitoring.timeSeries.create", "lacking in my-project", "roles/monitoring.metricWriter")
+    assert "logging" not in f"{found.text} {found.cure}"
+
+
+def test_apis(here: Cloud) -> None:
+    here.apis["monitoring.googleapis.com"] = "DISABLED"
+    found = diagnoses(**here.environ)["apis"]
+    is_wrong(found, "monitoring.googleapis.com is off", "gcloud services enable monitoring.googleapis.com")
+
+
+def test_services_that_do_not_tell(here: Cloud) -> None:
+    here.status = 403
+    found = diagnoses(**here.environ)
+    for id in ("permissions", "apis"):
+        is_wrong(found[id], "403 PERMISSION_DENIED", "gcloud", level=Level.UNKNOWN)
+
+
+def test_a_service_that_does_not_answer(here: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(google, "TIMEOUT", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        case = Case(None, {**here.environ, "GOODPUT_SERVICE_USAGE_ENDPOINT": address}, now=0)
+        with pytest.raises(google.Unanswered):
+            google.enabled(case, "my-project", ["monitoring.googleapis.com"])
+
+
+def test_all_is_well_on_a_machine_of_the_cloud(cloud: Cloud, tmp_path: Path) -> None:
+    """The whole command; the credentials are those that the metadata server gives."""
+    pytest.importorskip("google.auth", reason="google-auth is not installed here")
+    pytest.importorskip("google.cloud.monitoring_v3", reason="google-cloud-monitoring is not installed here")
+    write(tmp_path, ARMED)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("GOODPUT_", "GOOGLE_"))}
+    environ = {**clean, **cloud.environ, "GOODPUT_DIR": str(tmp_path), "GOODPUT_PLUGINS": "auto", "HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "goodput_plugins", "doctor", "--json"]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=100, check=False)
+    found = {one["id"]: one for one in json.loads(done.stdout)["checks"]}
+    for id in ("exporters", "metadata-server", "project", "location", "credentials", "scopes", "permissions", "apis"):
+        assert found[id]["level"] == "ok", found[id]
+    assert EMAIL in found["credentials"]["text"] and "TPU-v4p" in found["metadata-server"]["text"]
+    assert done.returncode == 0, done.stderr
+
+
+def told_by_agent(run: Path, **status: Any) -> Path:
+    (run / "agent.json").write_text(json.dumps({"state": "shipping", "moment": time.time(), **status}))
+    return run
+
+
+def test_uploads(tmp_path: Path) -> None:
+    run = write(tmp_path)
+    is_wrong(diagnoses(run, GOODPUT_EXPORTERS="prometheus")["uploads"], "no agent", level=Level.UNKNOWN)
+    told_by_agent(run, state="failing", error="503 try again", unsent=5000)
+    is_wrong(diagnoses(run)["uploads"], "503 try again", "5000 bytes wait", "agent.log")
+    told_by_agent(run, entries=12, destination="the log goodput_digits")
+    assert "12 entries were sent to the log goodput_digits" in diagnoses(run)["uploads"].text
+    told_by_agent(run, moment=time.time() - 1000)
+    lock = NameLock()
+    assert lock.take(run)
+    try:
+        is_wrong(diagnoses(run)["uploads"], "has sent nothing for")
+    finally:
+        lock.release()
+
+
+def test_points_that_were_refused(tmp_path: Path) -> None:
+    points = {"cloud-monitoring": {"refused": 3, "last_error": "order"}}
+    run = told_by_agent(write(tmp_path), dropped=2, exporters=points)
+    found = diagnoses(run)["refused"]
+    is_wrong(found, "2 entries", "3 points of cloud-monitoring", "order", "GOODPUT_REPLICA_ID", level=Level.WARNING)
+    assert diagnoses(told_by_agent(run))["refused"].level is Level.OK
+
+
+@pytest.mark.parametrize("text", ["[1]", "{", '{"moment": "x", "entries": null, "exporters": 3, "state": 7}'])
+def test_an_agents_status_that_is_none(tmp_path: Path, text: str) -> None:
+    run = write(tmp_path)
+    (run / "agent.json").write_text(text)
+    assert all("fault of ours" not in diagnosis.text for diagnosis in diagnoses(run).values())
+
+
+# --- the doctor itself --------------------------------------------------------------------------------
+
+
+def test_a_check_that_hangs_or_fails_is_a_diagnosis() -> None:
+    def hangs(case: Case) -> Iterator[Diagnosis]:
+        time.sleep(5)
+        yield ok("hangs", "")
+
+    def fails(case: Case) -> Iterator[Diagnosis]:
+        yield ok("fails", "half of it")
+        raise RuntimeError("planted")
+
+    case = Case(None, {}, now=0)
+    began = time.monotonic()
+    (late,) = examined(hangs, case, 0.2)
+    assert late.level is Level.UNKNOWN and "no answer" in late.text
+    assert time.monotonic() - began < 4
+    assert "planted" in examined(fails, case)[-1].text
+
+
+def test_exit_code_and_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in os.environ if name.startswith("GOODPUT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("GOODPUT_DIR", str(tmp_path))
+    write(tmp_path, ARMED)
+    assert main(["doctor", "digits", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["schema"] == "goodput-doctor/1" and told["counts"]["wrong"] == 0
+    assert {"group", "id", "level", "text", "meaning", "cure"} == set(told["checks"][0])
+    monkeypatch.setenv("GOODPUT_EVAL", "maybe")
+    assert main(["doctor"]) == 1
+    assert main(["doctor", "no-such-run"]) == 1
+    assert "no-such-run" in capsys.readouterr().err
+
+
+def test_it_reads_well_at_eighty_columns_and_without_colour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GOODPUT_DIR", str(tmp_path))
+    monkeypatch.setenv("GOODPUT_EVAL", "maybe")
+    monkeypatch.setenv("COLUMNS", "80")
+    write(tmp_path)
+    assert main(["doctor"]) == 1
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and max(map(len, out.splitlines())) <= 80
+    assert "✗ GOODPUT_EVAL=maybe is not known" in out
+    assert "\n    → Correct it, or unset it." in out
