@@ -26,7 +26,9 @@ from goodput_plugins.torch.install import install_data, install_sharded, install
 from goodput_plugins.torch.states import holds_state  # noqa: E402
 
 ARMED = ((torch, install_torch), (torch.utils.data, install_data))
-WORK = 0.03
+WORK = 0.05
+LATE = 0.5
+"""So much longer than planted something may take on a busy machine."""
 
 
 @pytest.fixture
@@ -223,7 +225,7 @@ def test_a_loop_that_loads_what_it_saved_has_true_numbers(optimizer: Any, tmp_pa
     report, steps = restarted(optimizer, tmp_path / "c.pt")
     assert steps == [(0, 9), (6, 10)]
     wasted = report.to_json()["badput_seconds"]["WASTED_PROGRESS_FROM_DISRUPTION"]
-    assert wasted == pytest.approx(4 * WORK, abs=0.06)
+    assert 3 * WORK <= wasted <= 4 * WORK + LATE
     assert (report.steps.last, report.steps.count, report.steps.max_productive) == (10, 11, 10)
     assert report.disruptions == 1
 
@@ -271,13 +273,13 @@ def test_a_process_that_goes_back_to_its_own_checkpoint_has_wasted_what_came_aft
     report = calculate(RunLog("r", [life(seen, dies=False)]), now=2**62)
     assert (report.steps.last, report.steps.count) == (8, 9)
     wasted = report.to_json()["badput_seconds"]["WASTED_PROGRESS_FROM_DISRUPTION"]
-    assert wasted == pytest.approx(5 * WORK, abs=0.06)
+    assert 4 * WORK <= wasted <= 5 * WORK + LATE
     assert report.disruptions == 0
 
 
 def test_hf_40560_rates_come_from_the_steps_of_this_attempt(tmp_path: Path) -> None:
     report, _ = restarted(torch.optim.Adam, tmp_path / "c.pt")
-    assert report.steps.p50 is not None and report.steps.p50 / 1e9 == pytest.approx(WORK, abs=0.02)
+    assert report.steps.p50 is not None and WORK <= report.steps.p50 / 1e9 <= WORK + LATE
 
 
 # --- torch.distributed.checkpoint ------------------------------------------------------------------------------------

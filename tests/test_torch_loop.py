@@ -20,6 +20,8 @@ from goodput_plugins.torch.install import install_data, install_torch  # noqa: E
 
 ARMED = ((torch, install_torch), (torch.utils.data, install_data))
 SLEEP = 0.03
+LATE = 0.4
+"""So much longer than planted something may take on a busy machine."""
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ def test_a_step_begins_when_its_first_batch_is_there(seen: Observation) -> None:
     Job().train(loader(4, SLEEP), work=0.01)
     waits = [end.time for _, end in seen.stretches(Activity.DATA)]
     for step in seen.of(Kind.STEP):
-        assert min(abs(step.time - end) for end in waits) < 2_000_000
+        assert min(abs(step.time - end) for end in waits) < SLEEP * 1e9 / 2
 
 
 def test_epochs_with_loaders_of_their_own_make_no_step_more_or_less(seen: Observation) -> None:
@@ -101,6 +103,32 @@ def test_a_critic_that_is_trained_more_often_makes_a_step_each_time(seen: Observ
             actor.backward(batch)
             actor.step()
     assert count(seen) == 6
+
+
+def test_a_loop_in_a_function_makes_the_same_steps_whenever_it_is_called(seen: Observation) -> None:
+    def train(batches: Any) -> None:
+        job = Job()
+        schedule = torch.optim.lr_scheduler.ConstantLR(job.optimizer)  # it keeps the optimizer alive
+        for batch in batches:
+            job.backward(batch)
+            job.step()
+            schedule.step()
+
+    for _ in range(3):
+        train(loader(4))
+    assert count(seen) == 12
+
+
+def test_a_loop_that_follows_another_begins_a_step_of_its_own(seen: Observation) -> None:
+    def train() -> None:
+        job = Job()
+        for batch in itertools.islice(loader(9), 4):  # it leaves its loader before the end
+            job.backward(batch)
+            job.step()
+
+    train()
+    train()
+    assert count(seen) == 8
 
 
 def test_several_steps_on_one_batch_are_several(seen: Observation) -> None:
@@ -233,7 +261,7 @@ def test_an_evaluation_goes_from_eval_to_train_and_belongs_to_no_step(seen: Obse
     job.model.train()
     assert count(seen) == 6
     assert len(seen.stretches(Activity.CUSTOM, "EVAL")) == 2
-    assert seen.seconds(Activity.CUSTOM) == pytest.approx(8 * SLEEP, abs=0.1)
+    assert 8 * SLEEP <= seen.seconds(Activity.CUSTOM) <= 8 * SLEEP + LATE
 
 
 def test_a_module_around_the_trained_one_counts_as_it(seen: Observation) -> None:
@@ -263,8 +291,20 @@ def test_an_evaluation_ends_with_the_next_training_batch_if_nobody_says_so(seen:
             job.model.eval()
             evaluate(job, loader(2))
     assert len(seen.stretches(Activity.CUSTOM, "EVAL")) == 2
-    assert seen.seconds(Activity.CUSTOM) == pytest.approx(4 * SLEEP, abs=0.08)
+    assert 4 * SLEEP <= seen.seconds(Activity.CUSTOM) <= 4 * SLEEP + LATE
     assert count(seen) == 6
+
+
+def test_an_evaluation_after_which_nobody_calls_train_lasts_to_the_end_of_its_loader(seen: Observation) -> None:
+    """Each epoch has an iterator of its own, so a batch does not tell that training goes on."""
+    job, batches = Job(), loader(3)
+    for _ in range(3):
+        job.train(batches)
+        job.model.eval()
+        evaluate(job, batches)
+    job.train(batches)
+    assert 9 * SLEEP <= seen.seconds(Activity.CUSTOM, "EVAL") <= 9 * SLEEP + LATE
+    assert count(seen) == 12
 
 
 def test_an_evaluation_that_the_process_ends_with_lasts_to_the_end_of_its_loader() -> None:
@@ -273,8 +313,8 @@ def test_an_evaluation_that_the_process_ends_with_lasts_to_the_end_of_its_loader
         job.train(loader(3))
         job.model.eval()
         evaluate(job, loader(3))
-        time.sleep(0.3)  # the way out
-    assert seen.seconds(Activity.CUSTOM, "EVAL") == pytest.approx(3 * SLEEP, abs=0.1)
+        time.sleep(2 * LATE)  # the way out
+    assert 3 * SLEEP <= seen.seconds(Activity.CUSTOM, "EVAL") <= 3 * SLEEP + LATE
 
 
 def test_a_model_that_is_trained_in_evaluation_mode_is_believed_once(seen: Observation) -> None:
@@ -369,7 +409,7 @@ def test_hf_11284_batches_that_are_skipped_after_a_restore_are_a_replay(seen: Ob
         job.backward(batch)
         job.step()
     (replay,) = replayed(seen)
-    assert (replay.duration or 0) / 1e9 == pytest.approx(8 * SLEEP, abs=2 * SLEEP)
+    assert 7 * SLEEP <= (replay.duration or 0) / 1e9 <= 8 * SLEEP + LATE
     assert count(seen) == 4
     assert replay.time + (replay.duration or 0) <= seen.of(Kind.STEP)[0].time
 

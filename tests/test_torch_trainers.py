@@ -207,6 +207,6 @@ def test_fabric_counts_and_resumes_like_a_plain_loop(fabric: Any, tmp_path: Path
     assert len(killed.of(Kind.STEP)) == 5
     assert len(killed.stretches(Activity.SAVE)) == len(killed.of(Kind.COMMIT)) == 1
     assert killed.of(Kind.COMMIT)[0].data["files"][0][0] == str(tmp_path / "c.ckpt")
-    assert killed.seconds(Activity.DATA) == pytest.approx(5 * 0.01, abs=0.05)
+    assert 5 * 0.01 <= killed.seconds(Activity.DATA) <= 5 * 0.01 + 0.4
     assert len(resumed.stretches(Activity.RESTORE)) == 1
     assert steps_of(report_on(killed, resumed)) == [(0, 4), (3, 7)]

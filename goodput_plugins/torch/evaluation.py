@@ -2,9 +2,9 @@
 
 The module is known by its parameters: it holds more than half of those of an optimizer that has stepped. So freezing
 a batch norm, or a frozen backbone, begins nothing. Where training goes on without ``train()``, the evaluation ends
-with the next batch from a training loader. Where an optimizer steps before that, it was none, and the module trains
-in evaluation mode: from then on its ``eval()`` means nothing. An evaluation that the process ends with lasts until its
-last loader was exhausted, if there was one.
+with the next batch from a training loader. Where an optimizer steps before that, or the process ends, it lasted until
+its last loader was exhausted. If there was none, and an optimizer stepped, it was no evaluation: the module trains in
+evaluation mode, and from then on its ``eval()`` means nothing.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ class Evaluations:
         if self._thread is None:
             return
         now = self._recorder.now()
-        if exhausted:
-            self._exhausted = now
-        elif self._loop.is_training(iterator):
+        if not self._loop.is_training(iterator):
+            self._exhausted = now if exhausted else self._exhausted
+        elif not exhausted:
             self._end(now)
 
     def _optimizer_steps(self, optimizer: Any) -> None:
         if self._thread is not None:
-            self._means_nothing = True
-            self._end(self._begun)
+            self._means_nothing = self._exhausted is None
+            self._end(self._exhausted or self._begun)
 
     def _begin(self) -> None:
         if not self._recorder.inside(Activity.CUSTOM):

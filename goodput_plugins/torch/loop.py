@@ -8,8 +8,11 @@ An optimizer's step is the end of a step's work. The next step begins
 - else, when an optimizer steps that has stepped already, with the end of whatever came before: the optimizer's step,
   a save, an evaluation.
 
-So several micro-batches, or several optimizers, make one step. Numbers are not told: see :mod:`.states` and
-:mod:`.files`; only once, and after each restore, the count that the optimizer keeps.
+So several micro-batches, or several optimizers, make one step; but an optimizer that has never stepped begins one if
+the training loader was exhausted since, or those that have stepped are gone: then the loop is another one.
+
+Numbers are not told: see :mod:`.states` and :mod:`.files`; only once, and after each restore, the count that the
+optimizer keeps.
 """
 
 from __future__ import annotations
@@ -67,6 +70,7 @@ class Loop:
         self._thread: int | None = None
         self._boundary = 0
         self._begun = 0
+        self._exhausted = False
         self._count_due = True
         self._restored = False
         self._fetched_at = 0
@@ -102,6 +106,7 @@ class Loop:
         """There is no further batch from ``iterator``."""
         for listener in self.on_fetch:
             listener(iterator, True)
+        self._exhausted |= iterator in self._iterators
         self.passed()
 
     def fetched(self, iterator: Any) -> None:
@@ -145,7 +150,7 @@ class Loop:
             listener(optimizer)
         if not self._begun:
             self.on_first_step(optimizer)
-        if not self._begun or id(optimizer) in self._stepped:
+        if not self._begun or id(optimizer) in self._stepped or self._is_of_another_loop(optimizer):
             self._begin_late()
 
     def optimizer_ended(self, optimizer: Any) -> None:
@@ -163,6 +168,12 @@ class Loop:
             self.device.step_queued(optimizer)
         self.passed()
 
+    def _is_of_another_loop(self, optimizer: Any) -> bool:
+        """Whether an optimizer, not one of those that have stepped since the step began, has a loop of its own."""
+        if not self._stepped or optimizer in self.optimizers:
+            return False
+        return self._exhausted or not any(id(known) in self._stepped for known in self.optimizers)
+
     def _begin_late(self) -> None:
         """The step has begun that an optimizer is about to finish: with its first batch, or with what came before."""
         start = self._boundary if self._begun else self.recorder.now()
@@ -179,6 +190,7 @@ class Loop:
         self._tell_replay(self._fetched_at)
         self._thread = get_ident()
         self._candidate = None
+        self._exhausted = False
         self._stepped.clear()
         self._begun += 1
         ordinal = self.recorder.step(None, at=at)
