@@ -60,7 +60,7 @@ class Case:
     @cached_property
     def exporters(self) -> list[str]:
         """Those that are asked for."""
-        return env.words(env.EXPORTERS.read(self.environ))
+        return [name for name in env.words(env.EXPORTERS.read(self.environ)) if name != "off"]
 
     @cached_property
     def probe(self) -> Mapping[str, Any]:

@@ -19,6 +19,12 @@ from goodput_plugins.doctor.diagnosis import Diagnosis, ok, unknown, warning, wr
 
 SILENT_SECONDS = 30
 """A process that lives writes a heartbeat each 5 s."""
+_GOES = {
+    "tmpfs": "is memory: gone with the machine or the pod",
+    "ramfs": "is memory: gone with the machine or the pod",
+    "overlay": "is the container's own layer: gone with the container",
+}
+"""File systems that end with what they are part of."""
 _LOSSES = {"unusable-journal", "lost-lines"}
 
 
@@ -174,17 +180,20 @@ def disk(case: Case) -> Iterator[Diagnosis]:
             "Set GOODPUT_DIR to a folder that can be written.",
         )
         return
-    why = {
-        "tmpfs": "is memory: gone with the machine or the pod",
-        "ramfs": "is memory: gone with the machine or the pod",
-        "overlay": "is the container's own layer: gone with the container",
-    }.get(kind, _swept(folder))
-    if why:
+    why = _GOES.get(kind, _swept(folder))
+    if kind.startswith("fuse"):
+        yield warning(
+            "disk",
+            f"{folder} is a FUSE mount",
+            "A mounted bucket takes a file when it is closed: what a killed process had open may be lost.",
+            "Set GOODPUT_DIR to a persistent disk or NFS.",
+        )
+    elif why:
         yield warning(
             "disk",
             f"{folder} {why}",
             "After a restart elsewhere the run begins anew, and its earlier attempts are lost.",
-            "Set GOODPUT_DIR to a disk that outlives the machine (a persistent volume, a mounted bucket, NFS).",
+            "Set GOODPUT_DIR to a disk that outlives the machine (a persistent volume, NFS).",
         )
     else:
         told = f"a {kind} disk" if kind else "a disk of unknown kind"
