@@ -44,7 +44,7 @@ def test_a_recompilation_names_each_function_with_its_count_and_seconds() -> Non
     found = finding(log_of(*first, *again), "recompiles")
     assert found is not None
     assert found.cost == 1.25 * S
-    assert "jit(train) (2 x, 1.0 s), jit(eval) (1 x, 0.2 s)" in found.text
+    assert "jit(train) (2 x, 1.0 s, at steps 5, 6), jit(eval) (1 x, 0.2 s, at step 7)" in found.text
 
 
 def test_the_program_cache_tells_what_it_had_saved_and_lacked() -> None:

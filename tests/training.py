@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
+import importlib.util
 import os
 import unittest.mock
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+if importlib.util.find_spec("torch_xla") is not None:  # its runtime has to be there before PyTorch differentiates
+    os.environ.setdefault("PJRT_DEVICE", "CPU")
+    importlib.import_module("torch_xla").device()
 
 
 def digest(values: Any) -> str:
@@ -155,11 +161,61 @@ def with_lightning(folder: Path) -> str:
     return hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
 
 
+def with_torch_xla(folder: Path) -> str:
+    import torch
+    import torch_xla
+    import torch_xla.core.xla_model as xm
+    import torch_xla.distributed.parallel_loader as pl
+    import torch_xla.experimental.distributed_checkpoint as xc
+    import torch_xla.utils.serialization as serialization
+
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(0)
+    device = torch_xla.device()
+    data = torch.utils.data.TensorDataset(torch.randn(12, 4), torch.randn(12, 1))
+    loader = pl.MpDeviceLoader(torch.utils.data.DataLoader(data, batch_size=4), device)
+    model = torch.nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for epoch in range(2):
+        for number, (x, y) in enumerate(loader):
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(model(x), y).backward()
+            xm.optimizer_step(optimizer, barrier=number % 2 == 0)
+        xm.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, folder / f"{epoch}.pt")
+        model.load_state_dict(torch.load(folder / f"{epoch}.pt")["model"])
+    serialization.save(model.state_dict(), str(folder / "whole"))
+    model.load_state_dict(serialization.load(str(folder / "whole")))
+    with process_group():
+        manager = xc.CheckpointManager(str(folder / "managed"), 2, chkpt_on_preemption=False)
+        for step in range(3):
+            manager.save(step, {"model": model.state_dict()})
+        manager.save_async(4, {"model": model.state_dict()})
+        manager.join()
+        xc.prime_optimizer(optimizer)
+        state = {"model": model.state_dict()}
+        manager.restore(4, state)
+        model.load_state_dict(state["model"])
+    return hashlib.sha256(b"".join(p.detach().cpu().numpy().tobytes() for p in model.parameters())).hexdigest()
+
+
+@contextlib.contextmanager
+def process_group() -> Iterator[None]:
+    """A group of this process alone."""
+    import torch
+
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        yield
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 LOOPS: dict[str, Callable[[Path], str]] = {
     "jax": with_jax,
     "flax": with_flax,
     "orbax": with_orbax,
     "torch": with_torch,
+    "torch_xla": with_torch_xla,
     "lightning": with_lightning,
 }
 """For each plugin a loop that enters every hook of it."""

@@ -58,7 +58,8 @@ class Arming:
         self.asked = asked
         self.unknown = [name for name in asked if name not in known and name not in ("auto", "off")]
         self.known = list(known)
-        self.plugins = [plugin for plugin in known.values() if plugin.name in asked or "auto" in asked]
+        needed = {known[name].needs for name in asked if name in known}
+        self.plugins = [p for p in known.values() if p.name in asked or "auto" in asked or p.name in needed]
         self.triggers: dict[str, list[Plugin]] = {}
         for plugin in self.plugins:
             for trigger in plugin.hooks:

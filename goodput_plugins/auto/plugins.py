@@ -19,6 +19,7 @@ class Plugin:
         distribution: what ``pip install`` calls the library.
         library: the module whose ``__version__`` is the library's.
         also: other libraries that it is for, as ``(library, distribution)``: the same one by another name.
+        needs: the plugin that it builds on, which is armed with it.
         since: the oldest version that is tested.
         before: the first version that does not work; None if none is known.
         hooks: for each module whose import triggers it, the function ``install(module, hooks)``.
@@ -26,7 +27,7 @@ class Plugin:
             to train with the library, the plugin tells itself.
     """
 
-    __slots__ = ("also", "before", "distribution", "hooks", "library", "name", "sees", "since")
+    __slots__ = ("also", "before", "distribution", "hooks", "library", "name", "needs", "sees", "since")
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class Plugin:
         hooks: Mapping[str, str],
         sees: tuple[str, ...],
         also: tuple[tuple[str, str], ...] = (),
+        needs: str | None = None,
     ) -> None:
         self.name = name
         self.distribution = distribution
@@ -48,6 +50,7 @@ class Plugin:
         self.hooks = hooks
         self.sees = sees
         self.also = also
+        self.needs = needs
 
     def works_with(self, version: str) -> bool:
         """Whether a version of the library is one that it knows."""
@@ -126,6 +129,22 @@ TABLE = (
             "accelerate.accelerator": "goodput_plugins.torch.install:install_accelerate",
         },
         sees=("DATA_LOADING_SYNC", "DATA_LOADING_ASYNC"),
+    ),
+    Plugin(
+        "torch_xla",
+        distribution="torch_xla",
+        library="torch_xla",
+        since="2.9",
+        needs="torch",
+        hooks={
+            "torch_xla": "goodput_plugins.torch_xla.install:install_torch_xla",
+            "torch_xla.distributed.parallel_loader": "goodput_plugins.torch_xla.install:install_loader",
+            "torch_xla.utils.serialization": "goodput_plugins.torch_xla.install:install_serialization",
+            "torch_xla.experimental.distributed_checkpoint": (
+                "goodput_plugins.torch_xla.install:install_distributed_checkpoint"
+            ),
+        },
+        sees=("TPU_INITIALIZATION", "PROGRAM_STARTUP"),
     ),
     Plugin(
         "lightning",

@@ -34,6 +34,7 @@ def findings(generation: Generation, spent: Breakdown, preserved: int | None, st
         *_recompiles(story),
         *_program_cache(story),
         *_looks_like_evaluation(spent, story),
+        *_tracing(spent, story),
         *_shares(spent),
         *_checkpoints(generation, spent, preserved, story),
         *_log(spent, story),
@@ -80,13 +81,19 @@ def _steps(generation: Generation, spent: Breakdown, story: Story) -> Iterator[F
     if any(ledger.bursty for ledger in generation.ledgers):
         text = "The host runs ahead and blocks now and then, so single step times mean little; the mean is used."
         yield Finding("bursty-host", None, text)
+    if story.often["unseen device",]:
+        text = "The host runs ahead of the device; step times rest on how far the runtime lets it."
+        yield Finding("host-step-times", None, text)
 
 
 def _recompiles(story: Story) -> Iterator[Finding]:
-    """Functions that were compiled again after the first step of an attempt."""
+    """Functions that were compiled again after the first step of an attempt, and at which steps."""
     took = story.named("recompiled")
     if took:
-        named = ", ".join(f"{name} ({times} x, {ns / 1e9:.1f} s)" for name, (times, ns) in [*took.items()][:NAMED])
+        named = ", ".join(
+            f"{name} ({times} x, {ns / 1e9:.1f} s, at {_listed(story.again.get(name, []))})"
+            for name, (times, ns) in [*took.items()][:NAMED]
+        )
         more = f" and {_count(len(took) - NAMED, 'other')}" if len(took) > NAMED else ""
         times = sum(times for times, _ in took.values())
         text = f"{_count(times, 'compilation')} of what had been compiled: {named}{more}."
@@ -116,6 +123,15 @@ def _looks_like_evaluation(spent: Breakdown, story: Story) -> Iterator[Finding]:
         share = f"{100 * total / spent.elapsed:.1f} %"
         text = f"{name} ran between steps and looks like evaluation ({share}); it counts as such if its name says so."
         yield Finding("looks-like-evaluation", total, text)
+
+
+def _tracing(spent: Breakdown, story: Story) -> Iterator[Finding]:
+    """What it took to trace steps that are only run later."""
+    for steps, took in story.named(Fact.TRACING).values():
+        if steps and took > WORTH_TELLING * spent.elapsed:
+            each = f"{took / steps / 1e6:.1f} ms a step"
+            text = f"Tracing took the host {took / 1e9:.1f} s, {each}; the device may be busy meanwhile."
+            yield Finding("lazy-tracing", None, text)
 
 
 def _shares(spent: Breakdown) -> Iterator[Finding]:
@@ -149,13 +165,19 @@ def _log(spent: Breakdown, story: Story) -> Iterator[Finding]:
     if story.often["ended, then resumed",]:
         text = "A job end was followed by a resume; such a log cannot tell a clean end, so it counts as a disruption."
         yield Finding("job-end-then-resume", None, text)
-    if story.often["foreign wait",]:
-        text = "Waits for data may have been overlapped with the device; this log cannot tell."
+    if story.often["foreign wait",] or (story.often["unseen device",] and story.often["wait",]):
+        text = "Waits for data may have been overlapped with the device; what was recorded cannot tell."
         yield Finding("data-overlap-unknown", None, text)
     excluded = spent[Bucket.EXCLUDED]
     if excluded:
         text = "Time after a stop by the user, or after a completion, is left out of the elapsed time."
         yield Finding("excluded-time", excluded, text)
+
+
+def _listed(steps: list[int]) -> str:
+    """The first few of some steps."""
+    more = ", ..." if len(steps) > NAMED else ""
+    return ("step " if len(steps) == 1 else "steps ") + ", ".join(map(str, steps[:NAMED])) + more
 
 
 def _count(n: int, noun: str) -> str:

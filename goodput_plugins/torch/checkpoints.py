@@ -110,8 +110,14 @@ class Checkpoints:
         self._recorder.finish(Activity.SAVE, step=operation.step)
         self._loop.passed()
 
+    def goes_on(self, operation: Operation) -> None:
+        """The rest of a save that was handed over is done on this thread, up to :meth:`settled`."""
+        self._here.operation = operation
+
     def settled(self, operation: Operation, since: int | None, error: str | None) -> None:
         """What began in the background (``since`` is when the blocking part ended) is durable or lost."""
+        if self._here.operation is operation:
+            self._here.operation = None
         if error is not None:
             self._recorder.commit_failed(operation.step, error)
             return
@@ -162,14 +168,15 @@ class Checkpoints:
             self.settled(self._unsettled.pop(0), None, None)
 
     def _is_outermost(self) -> bool:
-        """Whether this is a call of the host's own, in a process that may record."""
+        """Whether this is a call of the host's own, on a thread and in a process that may record."""
         inside = self._recorder.inside
-        busy = inside(Activity.SAVE) or inside(Activity.RESTORE) or inside(Activity.DATA)
-        return not busy and os.getpid() == self._process
+        busy = self._here.operation or inside(Activity.SAVE) or inside(Activity.RESTORE) or inside(Activity.DATA)
+        return not busy and not self._loop.is_replica() and os.getpid() == self._process
 
     def _adds(self, path: str | None) -> None:
-        if self._here.operation is not None and path is not None:
-            self._here.operation.paths.append(path)
+        operation = self._here.operation
+        if operation is not None and path is not None and path not in operation.paths:
+            operation.paths.append(path)
 
 
 _made: dict[int, Checkpoints] = {}

@@ -26,7 +26,7 @@ def observe_loaders(module: ModuleType, hooks: Hooks) -> None:
 
     def begins(waited_for: Any) -> tuple[Any, bool] | None:
         """What is waited for, and whether the batch will be skipped; None inside another wait."""
-        if os.getpid() != process:
+        if os.getpid() != process or loop.is_replica():
             return None
         here.depth += 1
         if here.depth > 1 or recorder.inside(Activity.DATA):

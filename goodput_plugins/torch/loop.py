@@ -52,10 +52,14 @@ class Loop:
         on_first_step: called with the optimizer, once, before the first step is told.
         count_of: the count that an optimizer keeps.
         device: who is told of steps.
+        readers: threads that only read ahead; the batches that they fetch begin no step.
+        is_replica: whether this thread trains a replica of what another thread of this process is counted for.
     """
 
     def __init__(self, recorder: NullRecorder) -> None:
         self.recorder = recorder
+        self.readers: set[int] = set()
+        self.is_replica: Callable[[], bool] = _never
         self.led = 0
         self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.on_optimizer: list[Callable[[Any], None]] = []
@@ -83,7 +87,7 @@ class Loop:
 
     def passed(self) -> None:
         """Something that is no part of a step has ended now: a wait, a save, an evaluation."""
-        if self._thread in (None, get_ident()):
+        if self._is_here():
             self._boundary = self.recorder.now()
 
     def restored(self) -> None:
@@ -95,6 +99,8 @@ class Loop:
 
     def fetch_begins(self) -> bool:
         """A batch is asked for; whether that is part of skipping what was trained on before a restart."""
+        if get_ident() in self.readers:
+            return False
         now = self.recorder.now()
         if self._restored and not self._begun and now - self._fetched_at < SKIPPED_NS:
             self._replay_since = self._replay_since or now
@@ -104,6 +110,8 @@ class Loop:
 
     def exhausted(self, iterator: Any) -> None:
         """There is no further batch from ``iterator``."""
+        if get_ident() in self.readers:
+            return
         for listener in self.on_fetch:
             listener(iterator, True)
         self._exhausted |= iterator in self._iterators
@@ -111,6 +119,8 @@ class Loop:
 
     def fetched(self, iterator: Any) -> None:
         """A batch has been fetched from ``iterator``."""
+        if get_ident() in self.readers:
+            return
         for listener in self.on_fetch:
             listener(iterator, False)
         now = self.recorder.now()
@@ -119,7 +129,7 @@ class Loop:
             self.recorder.training_begins()
             self._tell_replay(now)
             self._replay_since = now
-        if self.led or self._thread not in (None, get_ident()) or (self._begun and not self._stepped):
+        if self.led or not self._is_here() or (self._begun and not self._stepped):
             return
         if self._begun and iterator in self._iterators:
             self._begin(now)
@@ -130,6 +140,11 @@ class Loop:
         """Whether training has taken batches from ``iterator``."""
         return iterator in self._iterators
 
+    def _is_here(self) -> bool:
+        """Whether this thread trains, or may turn out to."""
+        here = get_ident()
+        return self._thread == here or (self._thread is None and here not in self.readers)
+
     def _tell_replay(self, end: int) -> None:
         since, self._replay_since = self._replay_since, 0
         if since:
@@ -139,7 +154,7 @@ class Loop:
 
     def optimizer_begins(self, optimizer: Any) -> None:
         """``optimizer.step()`` begins."""
-        if self.led or self._thread not in (None, get_ident()):
+        if self.led or not self._is_here() or (self._thread is None and self.is_replica()):
             return
         if id(optimizer) in self._open:  # it raised last time
             del self._open[self._open.index(id(optimizer)) :]
@@ -233,3 +248,7 @@ def _close(key: int) -> None:
 
 def _ignore(optimizer: Any) -> None:
     pass
+
+
+def _never() -> bool:
+    return False

@@ -78,6 +78,7 @@ class Observed:
         end: the END event, if one was recorded.
         last_sign: when the process was last known to be alive.
         waits_stall: the device is the host, so that every wait for data stalls.
+        device_unseen: it is not, and nothing will tell when it has done a step.
         dangling: when activities of the training thread began whose end has not come.
         past: what was attributed before; None if this is all of the life.
     """
@@ -104,6 +105,7 @@ class Observed:
     end: Event | None = None
     last_sign: int = 0
     waits_stall: bool = False
+    device_unseen: bool = False
     dangling: list[int] = field(default_factory=list)
     past: Past | None = None
 
@@ -323,6 +325,7 @@ class _Watch:
                 seen.plugins[event.name or "?"] = str(data.get("version", "?"))
                 seen.sees.update(map(str, data.get("sees", ())))
                 seen.waits_stall |= data.get("device") == "host"
+                seen.device_unseen |= data.get("device") == "unseen"
 
     def commit(self, event: Event) -> None:
         """The newest save under that label is durable; of those without one, the newest that is not yet."""

@@ -68,6 +68,7 @@ def _of_kept(kept: Kept) -> dict[str, Any]:
         "took": _pairs(story.took),
         "worst": story.worst,
         "compiled": sorted(story.compiled),
+        "again": story.again,
     }
     return {"number": kept.number, "past": past, "earlier": earlier}
 
@@ -91,6 +92,7 @@ def _kept(told: Mapping[str, Any]) -> Kept:
         Counter({tuple(key): value for key, value in story["took"]}),
         [(ns, number) for ns, number in story["worst"]],
         set(story["compiled"]),
+        {name: list(steps) for name, steps in story["again"].items()},
     )
     return Kept(told["number"], Past(**past), Earlier(**earlier))
 
