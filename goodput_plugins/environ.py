@@ -103,7 +103,7 @@ MAX_BYTES = Variable(
 EXPORTERS = Variable(
     "GOODPUT_EXPORTERS",
     "Where an agent process sends reports and events.",
-    *_some_of("cloud-logging", "cloud-monitoring", "tensorboard", "prometheus"),
+    *_some_of("cloud-logging", "cloud-monitoring", "tensorboard", "prometheus", "off"),
 )
 UPLOAD_INTERVAL = Variable("GOODPUT_UPLOAD_INTERVAL", "Seconds between two uploads.", *_POSITIVE, default="30")
 ROLLING_WINDOWS = Variable("GOODPUT_ROLLING_WINDOWS", "Lengths of rolling windows, in seconds.", *_POSITIVES)
@@ -112,7 +112,9 @@ LOGGER = Variable("GOODPUT_LOGGER", "The Cloud Logging log to write to; by defau
 LOG_FORMAT = Variable(
     "GOODPUT_LOG_FORMAT", "The form of log entries.", *_one_of("compact", "ml-goodput"), default="compact"
 )
-FLUSH_TIMEOUT = Variable("GOODPUT_FLUSH_TIMEOUT", "Seconds that an exit may wait for a last upload.", *_POSITIVE)
+FLUSH_TIMEOUT = Variable(
+    "GOODPUT_FLUSH_TIMEOUT", "Seconds that an exit may wait for a last upload.", *_POSITIVE, default="5"
+)
 DEBUG = Variable("GOODPUT_DEBUG", "Makes the command line show the traceback of a fault of ours.", "1 or 0")
 PROJECT = Variable("GOODPUT_PROJECT", "The Google Cloud project to write to.")
 LOCATION = Variable("GOODPUT_LOCATION", "The location label of exported series.")

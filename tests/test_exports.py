@@ -14,6 +14,7 @@ import pytest
 
 from goodput_plugins.core import exports
 from goodput_plugins.core.calculator import calculate
+from goodput_plugins.core.compact import Stretch
 from goodput_plugins.core.compact import entries as compact_entries
 from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.events import SCHEMA, Event, Kind, encode
@@ -205,7 +206,8 @@ OURS = [
 
 def compact(events: list[Event], start: int = RESTART) -> list[dict[str, Any]]:
     header = {"schema": SCHEMA, "run": EXPECTED.run, "attempt": f"attempt-{start}", "start": start}
-    return list(compact_entries(header, [encode(event)[:-1] for event in events]))
+    data = json.dumps(header).encode() + b"\n" + b"".join(map(encode, events))
+    return list(compact_entries(Stretch(EXPECTED.run, header["attempt"], start, 0, 0, data)))
 
 
 @pytest.fixture
@@ -245,11 +247,11 @@ def test_what_both_told_of_an_attempt_counts_once() -> None:
 
 def test_entries_of_another_version_and_torn_lines_are_told() -> None:
     entries = compact(OURS)
-    entries[0]["jsonPayload"]["lines"] += "\n[torn"
+    entries[-1]["jsonPayload"]["lines"] += "[torn\n"
     newer = {"jsonPayload": {**entries[0]["jsonPayload"], "schema": "goodput-journal/9"}}
     (log,) = read_entries([*entries, newer])
     assert dict(log.notes) == {
-        "torn-lines": "1 lines could not be read and were left out.",
+        "torn-lines": "1 line could not be read and left out; a crash can tear a journal's last one.",
         "not-understood-entries": "1 entries were not understood (1 x another version of our entries).",
     }
 

@@ -1,103 +1,176 @@
-"""Our own log entries: lines of a journal, many in one entry.
+"""Our own log entries: stretches of a journal's bytes, many lines in one entry.
 
-A payload holds the lines as text, since numbers of Cloud Logging are floats and would lose nanoseconds::
+A payload holds a stretch as text, and says where in which segment of the attempt's journal it lies::
 
     {"job_name": "r", "schema": "goodput-journal/1", "attempt": "20261129T...-3f2a", "start": "1780000000000000000",
-     "first": 40, "lines": "[\\"h\\",1780000000000000000]\\n..."}
+     "segment": 0, "first": 4096, "lines": "[\\"h\\",1780000000000000000]\\n..."}
 
-``first`` counts the attempt's lines; an entry that comes twice is read once.
+So whatever is sent twice, cut as it may be, is read once: the places tell what is the same. A line may
+be cut anywhere; a run of steps that still grows is sent as far as it has grown. ``start`` is text, since
+numbers of Cloud Logging are floats and would lose nanoseconds.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from goodput_plugins.core.events import SCHEMA, Event, Kind, decode, event_of
+from goodput_plugins.core.errors import UnusableData
+from goodput_plugins.core.events import SCHEMA
+from goodput_plugins.core.journal_reading import Run, mended, read_journal
 from goodput_plugins.core.report import iso
-from goodput_plugins.core.runlog import Life
+from goodput_plugins.core.runlog import RunLog
 
 LARGEST = 100_000
-"""How many characters of lines go into one entry; Cloud Logging takes 256 KB."""
+"""How many bytes of a journal go into one entry; Cloud Logging takes 256 KB."""
+
+_TIME = re.compile(rb'^\["[a-z-]+",(\d{1,19})[,\]]', re.M)
 
 
-def entries(header: Mapping[str, Any], lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
-    """The log entries of an attempt: its journal's header, and the lines after it."""
-    attempt = str(header["attempt"])
-    for first, some in _parts([line.decode() for line in lines]):
-        yield {
-            "insertId": f"{attempt}-{first:012}",
+class Stretch(NamedTuple):
+    """Some bytes of a journal.
+
+    Attributes:
+        run: the run's name.
+        attempt: the journal's attempt.
+        start: when its process began, ns since the epoch.
+        segment: which file of the attempt, from 0.
+        first: where in it the bytes begin.
+        data: they; no NUL among them.
+    """
+
+    run: str
+    attempt: str
+    start: int
+    segment: int
+    first: int
+    data: bytes
+
+
+def entries(stretch: Stretch) -> Iterator[dict[str, Any]]:
+    """The log entries of a stretch, in order; equal bytes give equal entries."""
+    first, data = stretch.first, stretch.data
+    for part in _parts(data):
+        end = first + len(part)
+        entry: dict[str, Any] = {
+            "insertId": f"{stretch.attempt}-{stretch.segment}-{first}-{end}",
             "severity": "INFO",
-            "timestamp": iso(decode(some[-1]).time),
             "jsonPayload": {
-                "job_name": header["run"],
+                "job_name": stretch.run,
                 "schema": SCHEMA,
-                "attempt": attempt,
-                "start": str(header["start"]),
+                "attempt": stretch.attempt,
+                "start": str(stretch.start),
+                "segment": stretch.segment,
                 "first": first,
-                "lines": "\n".join(some),
+                "lines": part.decode(errors="replace"),
             },
         }
+        if times := _TIME.findall(part):
+            entry["timestamp"] = iso(int(times[-1]))
+        yield entry
+        first = end
 
 
-def _parts(lines: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
-    """The lines in parts, each with the place of its first."""
-    begin = size = 0
-    for at, line in enumerate(lines):
-        if size + len(line) > LARGEST and at > begin:
-            yield begin, lines[begin:at]
-            begin, size = at, 0
-        size += len(line) + 1
-    if begin < len(lines):
-        yield begin, lines[begin:]
+def _parts(data: bytes) -> Iterator[bytes]:
+    """The data in parts, each as many whole lines as go into an entry."""
+    begin = 0
+    while begin < len(data):
+        end = begin + LARGEST
+        if end < len(data):
+            end = data.rfind(b"\n", begin, end) + 1 or end
+        yield data[begin:end]
+        begin = end
 
 
 class Attempts:
     """Puts entries of ours together again."""
 
     def __init__(self) -> None:
-        self.torn = 0
-        """Lines that could not be read."""
-        self._starts: dict[str, int] = {}
-        self._parts: defaultdict[str, dict[int, str]] = defaultdict(dict)
+        self._starts: dict[tuple[str, str], int] = {}
+        self._parts: defaultdict[tuple[str, str], dict[tuple[int, int], str]] = defaultdict(dict)
 
     def add(self, payload: Mapping[str, Any]) -> bool:
         """Take in a payload; False if it is none of ours, or of another version."""
-        attempt, start, first, lines = (payload.get(key) for key in ("attempt", "start", "first", "lines"))
+        run, attempt, start, lines = (payload.get(key) for key in ("job_name", "attempt", "start", "lines"))
         if payload.get("schema") != SCHEMA or not isinstance(attempt, str) or not isinstance(lines, str):
             return False
         try:
-            self._starts[attempt] = int(str(start))
-            self._parts[attempt][int(first)] = lines  # type: ignore[arg-type]
-        except (TypeError, ValueError):
+            segment, first, began = int(payload["segment"]), int(payload["first"]), int(str(start))
+        except (TypeError, ValueError, KeyError, OverflowError):
             return False
+        if min(segment, first, began) < 0:
+            return False
+        self._starts[str(run), attempt] = began
+        parts = self._parts[str(run), attempt]
+        if len(lines) > len(parts.get((segment, first), "")):
+            parts[segment, first] = lines
         return True
 
-    def __bool__(self) -> bool:
-        return bool(self._parts)
+    def log(self, run: str) -> RunLog:
+        """What the entries tell of the primary process."""
+        read, holes, faults = Run(run), 0, []
+        for (name, attempt), parts in self._parts.items():
+            for segment, data, missing in segments(parts):
+                holes += missing
+                if missing and not data.startswith(b"{"):
+                    data = self._header(name, attempt, segment) + data
+                try:
+                    read.add(read_journal(Path(attempt), data))
+                except UnusableData as fault:
+                    faults.append(str(fault))
+        log = read.log()
+        if holes:
+            log.note("missing-entries", f"{holes} stretches of the run's log entries are missing.")
+        for fault in faults:
+            log.note("unusable-journal", f"Left out: {fault}")
+        return log
 
-    def join(self, other: Attempts) -> None:
-        """Take in all that another one holds."""
-        self._starts |= other._starts
-        for attempt, parts in other._parts.items():
-            self._parts[attempt] |= parts
+    def files(self) -> Iterator[tuple[str, int, bytes]]:
+        """The journals: of each attempt its name, and each of its segments with what it held."""
+        for (run, attempt), parts in self._parts.items():
+            for segment, data, _ in segments(parts):
+                whole = data.startswith(b"{")
+                yield attempt, segment, data if whole else self._header(run, attempt, segment) + data
 
-    def lives(self) -> list[Life]:
-        """The lives of the primary process, by start."""
-        lives = []
-        for attempt, parts in self._parts.items():
-            events = [event for _, lines in sorted(parts.items()) for event in self._events(lines)]
-            if not any(event.kind is Kind.RANK and event.step for event in events):
-                life = Life(attempt, self._starts[attempt], [])
-                life.add(event for event in events if event.kind is not Kind.LOST)
-                lives.append(life)
-        return sorted(lives, key=lambda life: (life.start, life.id))
+    def _header(self, run: str, attempt: str, segment: int) -> bytes:
+        """The first line of a segment of which it is missing."""
+        start = self._starts[run, attempt]
+        header = {"schema": SCHEMA, "run": run, "attempt": attempt, "start": start, "segment": segment}
+        return json.dumps(header).encode() + b"\n"
 
-    def _events(self, lines: str) -> Iterator[Event]:
-        for line in lines.splitlines():
-            try:
-                yield event_of(json.loads(line))
-            except (ValueError, RecursionError):
-                self.torn += 1
+
+def segments(parts: Mapping[tuple[int, int], str]) -> Iterator[tuple[int, bytes, int]]:
+    """Each segment's number, its bytes as far as they are known, and how many stretches of it are missing."""
+    by_segment: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
+    for (segment, first), lines in sorted(parts.items()):
+        by_segment[segment].append((first, lines.encode()))
+    for segment, told in by_segment.items():
+        data, end, holes = bytearray(), 0, 0
+        for first, part in told:
+            if first > end:
+                holes += 1
+                _end_line(data)
+                data += _from_line(part)
+            else:
+                data += part[end - first :]
+            end = max(end, first + len(part))
+        yield segment, bytes(data), holes
+
+
+def _end_line(data: bytearray) -> None:
+    """What follows is not what followed: mend the last line, or leave it out."""
+    begin = data.rfind(b"\n") + 1
+    last = mended(bytes(data[begin:]))
+    del data[begin:]
+    if last.endswith(b"]"):
+        data += last + b"\n"
+
+
+def _from_line(part: bytes) -> bytes:
+    """The part from the beginning of a line on."""
+    return part if part[:2] in (b'["', b'{"') else part[part.find(b"\n") + 1 or len(part) :]
+

@@ -136,9 +136,9 @@ class _Shape:
 def log_of(name: str, told: Told) -> RunLog:
     """The log of what was told of one job."""
     log = RunLog(name)
-    ours = told.ours.lives()
-    if ours:
-        told.leave_out([(life.start - COPY_NS, _last_sign(life)) for life in ours])
+    ours = told.ours.log(name)
+    if ours.lives:
+        told.leave_out([(life.start - COPY_NS, _last_sign(life)) for life in ours.lives])
     times, numbers, written = straight.by_time(told.steps.times, told.numbers, told.steps.written)
     shifts = straight.shifts(times, numbers, written)
     if shifts:
@@ -151,9 +151,8 @@ def log_of(name: str, told: Told) -> RunLog:
     log.lives, copies = split(name, (times, numbers), (starts, stops), others + odd)
     told.found, told.clock_is_sound = copies, not shifts
     copies += told.copies
-    log.lives = sorted([*log.lives, *ours], key=lambda life: (life.start, life.id))
-    if told.ours.torn:
-        log.note("torn-lines", f"{told.ours.torn} lines could not be read and were left out.")
+    log.lives = sorted([*log.lives, *ours.lives], key=lambda life: (life.start, life.id))
+    log.notes += ours.notes
     lost = sum(shift.lost for shift in shifts)
     if lost:
         text = f"The clock stepped back by {lost / 1e9:.1f} s in all; as much time of the run is not accounted for."

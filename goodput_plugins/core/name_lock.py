@@ -21,10 +21,21 @@ if TYPE_CHECKING:
     from _socket import socket
 
 
-class NameLock:
-    """A hold on one run directory, until :meth:`release` or the process's end."""
+PRIMARY = b"goodput"
+"""The part of a process that records."""
+AGENT = b"goodput-agent"
+"""The part of a process that sends what was recorded."""
 
-    def __init__(self) -> None:
+
+class NameLock:
+    """A hold on one run directory in one part, until :meth:`release` or the process's end.
+
+    Args:
+        part: what the holder is to the run; there is one holder of each.
+    """
+
+    def __init__(self, part: bytes = PRIMARY) -> None:
+        self._part = part
         self._socket: socket | None = None
 
     def take(self, folder: Path) -> bool:
@@ -40,7 +51,7 @@ class NameLock:
         except (OSError, ImportError, AttributeError):
             return True
         try:
-            held.bind(_address(folder))
+            held.bind(address(folder, self._part))
         except OSError as error:
             held.close()
             return error.errno != errno.EADDRINUSE
@@ -56,7 +67,7 @@ class NameLock:
         except (OSError, ImportError, AttributeError):
             return False
         try:
-            asking.connect(_address(folder))
+            asking.connect(address(folder, self._part))
             return True
         except OSError:
             return False
@@ -70,7 +81,8 @@ class NameLock:
             held.close()
 
 
-def _address(folder: Path) -> bytes:
+def address(folder: Path, part: bytes) -> bytes:
+    """The name of the socket by which a run directory is held; datagrams to it reach the holder."""
     place = os.stat(folder)
     identity = f"{place.st_dev}:{place.st_ino}:{os.getuid()}"
-    return b"\0goodput/" + hashlib.sha256(identity.encode()).hexdigest()[:32].encode()
+    return b"\0" + part + b"/" + hashlib.sha256(identity.encode()).hexdigest()[:32].encode()

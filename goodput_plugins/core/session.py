@@ -34,6 +34,7 @@ from goodput_plugins.core.held import Held
 from goodput_plugins.core.journal import Journal
 from goodput_plugins.core.place import Place
 from goodput_plugins.core.recorder import Recorder
+from goodput_plugins.core.shipper import Shipper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ class Session:
         self._guard = Guard("session")
         self._held, self._copies = Held(), Held()
         self._rank: int | None = None
+        self._shipper = Shipper(environ)
+        self._exports: dict[str, str] = {}
         self._heart = Heart(self._tend, self._guard)
         self.at_close = self._heart.at_stop
 
@@ -85,6 +88,14 @@ class Session:
         self._place.call(name)
         if self.state is State.STARTING and self.journal is not None:
             self._guard(self._move)
+
+    def export(self, exporter: str, logger: str = "") -> None:
+        """The script itself asks for an exporter; $GOODPUT_EXPORTERS, where it is set, still wins."""
+        if self.state is State.OVER or exporter in self._exports or env.EXPORTERS.read(self._environ):
+            return
+        self._exports[exporter] = logger
+        if self.state is State.RECORDING:
+            self._guard(self._ship)
 
     def close(self) -> None:
         """The process ends now: stop what plugins run, write how it ended, close the journal."""
@@ -116,6 +127,7 @@ class Session:
             None if self._signals is None else self._signals.give_back,
             self._place.release,
             self._exits.uninstall,
+            self._shipper.abandon,
         ):
             if leave is not None:
                 self._guard.anyway(leave)
@@ -174,6 +186,15 @@ class Session:
             self._copies.clear()
             if self.journal is not None:
                 self.recorder.write_to(self.journal)
+        self._guard(self._ship)
+
+    def _ship(self) -> None:
+        """Start the agent, if anything is to be sent, in the one process that speaks for the run."""
+        exporters = env.words(env.EXPORTERS.read(self._environ)) or list(self._exports)
+        if self.journal is None or self._rank or not exporters or exporters == ["off"]:
+            return
+        logger = next(filter(None, self._exports.values()), "")
+        self._shipper.start(self._place.run, self.journal.path.parent, exporters, logger)
 
     def _move(self) -> None:
         """Begin the journal again under the run's new name."""
@@ -230,6 +251,7 @@ class Session:
         self._drop_all()
         self._place.release()
         self._unwatch_the_end()
+        self._shipper.wait()
 
     def _discard(self) -> None:
         """Keep no journal after all, and no empty folder either."""

@@ -1,0 +1,76 @@
+"""How others reach a run's agent: a socket that one agent of a run holds while it lives.
+
+A second agent finds it taken, and stands by. The training process asks here, at its end, that
+everything be sent, and gets its answer once it is.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from pathlib import Path
+
+from goodput_plugins.core.name_lock import AGENT, address
+from goodput_plugins.core.shipper import ANSWERS
+
+
+class Door:
+    """One agent's hold on a run directory.
+
+    Attributes:
+        waiting: the addresses of those that wait for an answer.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: list[bytes] = []
+        self._socket: socket.socket | None = None
+
+    def take(self, folder: Path) -> bool:
+        """Whether this is the one agent of that directory now."""
+        held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            held.bind(address(folder, AGENT))
+        except OSError:
+            held.close()
+            return False
+        held.setblocking(False)
+        self._socket = held
+        return True
+
+    def wait(self, seconds: float) -> None:
+        """Wait so long, or until somebody asks for something."""
+        if self._socket is None:
+            select.select([], [], [], max(0.0, seconds))
+            return
+        select.select([self._socket], [], [], max(0.0, seconds))
+        while True:
+            try:
+                _, sender = self._socket.recvfrom(64)
+            except OSError:
+                return
+            if isinstance(sender, bytes) and sender:
+                self.waiting.append(sender)
+
+    def wake(self) -> None:
+        """End the wait that goes on; a signal handler may call it."""
+        if self._socket is not None:
+            try:
+                self._socket.sendto(b"", self._socket.getsockname())
+            except OSError:  # so many are waiting there that it ends anyway
+                pass
+
+    def answer(self) -> None:
+        """Tell those that wait that everything was sent."""
+        waiting, self.waiting = self.waiting, []
+        for sender in waiting:
+            try:
+                if self._socket is not None:
+                    self._socket.sendto(ANSWERS, sender)
+            except OSError:  # it has gone
+                continue
+
+    def close(self) -> None:
+        """Let another agent have the run."""
+        held, self._socket = self._socket, None
+        if held is not None:
+            held.close()

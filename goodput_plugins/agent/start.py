@@ -1,0 +1,135 @@
+"""``goodput agent RUN``: from a run's name to an agent at work.
+
+The training process starts it; by hand, or as a container beside the trainer, it is the same::
+
+    goodput agent digits-3f2a --stay
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from goodput_plugins import environ as env
+from goodput_plugins.agent.door import Door
+from goodput_plugins.agent.loop import SILENT, Agent
+from goodput_plugins.agent.position import Positions
+from goodput_plugins.agent.status import Status, dropped_before, log
+from goodput_plugins.agent.tail import Tail
+from goodput_plugins.core import compact, rundir
+from goodput_plugins.core.name_lock import NameLock
+from goodput_plugins.exporters import TABLE, Unavailable
+
+LOOK = 1.0
+"""Seconds between two looks whether the run has begun, or another agent has gone."""
+
+
+def run(name: str, *, stay: bool = False, environ: Mapping[str, str] = os.environ) -> int:
+    """Send what a run records until it is over.
+
+    Args:
+        name: the run's.
+        stay: go on after the trainer's end, for the next one.
+        environ: the environment.
+
+    Returns:
+        The exit code: 0, or 1 where nothing can be sent at all.
+    """
+    asked = _Asked()
+    folder = rundir.run_dir(name, rundir.root(environ))
+    door = Door()
+    if not _stand_by(folder, door, asked, stay):
+        return 0
+    status = Status(dropped=dropped_before(folder))
+    try:
+        agent = make(name, folder, door, status, stay=stay, environ=environ)
+    except Unavailable as error:
+        status.state, status.error = "unavailable", str(error)
+        status.save(folder)
+        log(f"nothing is sent: {error}")
+        return 1
+    log(f"sending the run {name!r} to {status.destination}.")
+    asked.then(agent)
+    try:
+        agent.run()
+    finally:
+        door.close()
+    return 0
+
+
+def _stand_by(folder: Path, door: Door, asked: _Asked, stay: bool) -> bool:
+    """Wait until the run has begun and no other agent serves it; False if there is no need to any more."""
+    trainer, alive_at = NameLock(), time.monotonic()
+    while not asked.to_go:
+        if folder.is_dir():
+            if door.take(folder):
+                return True
+            if stay or trainer.is_taken(folder):
+                alive_at = time.monotonic()
+            elif time.monotonic() - alive_at >= SILENT:
+                return False
+        time.sleep(LOOK)
+    return False
+
+
+def make(
+    name: str, folder: Path, door: Door, status: Status, *, stay: bool = False, environ: Mapping[str, str] = os.environ
+) -> Agent:
+    """The agent of a run, from the environment.
+
+    Raises:
+        Unavailable: nothing can be sent; the text says why.
+    """
+    wanted = env.words(env.EXPORTERS.read(environ))
+    known = [exporter for exporter in wanted or ["cloud-logging"] if exporter in TABLE]
+    for exporter in set(wanted) - set(known):
+        log(f"the exporter {exporter} comes with a later version.")
+    if not known:
+        raise Unavailable(f"GOODPUT_EXPORTERS names none that this version has ({', '.join(TABLE)}).")
+    from goodput_plugins.exporters import cloud_logging, google_cloud
+
+    project = google_cloud.project(environ)
+    writer = cloud_logging.Writer(project, cloud_logging.logger_of(name, environ), environ)
+    status.destination = writer.destination
+    positions = Positions(folder, writer.destination)
+    holder = NameLock()
+    return Agent(
+        folder,
+        Tail(folder, positions),
+        positions,
+        compact.entries,
+        writer,
+        door,
+        status,
+        trainer_lives=lambda: holder.is_taken(folder),
+        stay=stay,
+    )
+
+
+class _Asked:
+    """Whether this process was told to end.
+
+    Attributes:
+        to_go: it was.
+    """
+
+    def __init__(self) -> None:
+        self.to_go = False
+        self._agent: Agent | None = None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._go)
+
+    def then(self, agent: Agent) -> None:
+        """From here on the agent is told."""
+        self._agent = agent
+        if self.to_go:
+            agent.leave()
+
+    def _go(self, *_: object) -> None:
+        self.to_go = True
+        if self._agent is not None:
+            self._agent.leave()

@@ -1,0 +1,62 @@
+"""How the agent does, for people (``agent.log``) and for programs (``agent.json``), beside the journals."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from goodput_plugins.agent.position import replace
+
+NAME = "agent.json"
+
+
+@dataclass
+class Status:
+    """What an agent has done.
+
+    Attributes:
+        state: ``waiting`` for the run, ``shipping``, ``failing``, ``done``, or ``unavailable``.
+        destination: where things are sent to.
+        pid: the agent's process.
+        entries: how many entries were sent.
+        bytes: of the journals that they hold.
+        dropped: how many entries were refused for ever, over all agents of the run.
+        unsent: how many bytes of the journals are not sent, where the agent left any.
+        error: what the last try failed with; empty if it did not.
+        moment: when this was so, s since the epoch.
+    """
+
+    state: str = "waiting"
+    destination: str = ""
+    pid: int = field(default_factory=os.getpid)
+    entries: int = 0
+    bytes: int = 0
+    dropped: int = 0
+    unsent: int = 0
+    error: str = ""
+    moment: float = 0.0
+
+    def save(self, folder: Path) -> None:
+        """Put it into the run's directory, if that takes it."""
+        self.moment = time.time()
+        try:
+            replace(folder / NAME, json.dumps(asdict(self)).encode())
+        except OSError:
+            pass
+
+
+def dropped_before(folder: Path) -> int:
+    """How many entries earlier agents of a run dropped."""
+    try:
+        count = json.loads((folder / NAME).read_text())["dropped"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+    return count if isinstance(count, int) else 0
+
+
+def log(text: str) -> None:
+    """Say something in ``agent.log``, which is this process's stdout."""
+    print(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}", flush=True)

@@ -1,0 +1,169 @@
+"""The agent, as the training process sees it: a process that it starts, and at its end waits for.
+
+The agent (``goodput agent RUN``) sends what the journals hold; nothing is sent from here, and nothing
+of the agent is imported here. It is no child of this process: a shell starts it in the background and
+is gone at once, so ``os.wait`` of the script never meets it. It inherits no descriptor, so
+``python train.py | cat`` ends with the script. Neither call forks the interpreter.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from goodput_plugins import environ as env
+from goodput_plugins.core.guard import say
+from goodput_plugins.core.name_lock import AGENT, address
+
+LOG = "agent.log"
+"""What the agent says, in the run's folder."""
+ASKS, ANSWERS = b"flush", b"shipped"
+RETRY = 0.05
+"""While the agent is not there yet it is asked again after so long, s."""
+STARTING = 5.0
+"""An agent that is not there after so long does not come, s."""
+
+_SHELL = "/bin/sh"
+_IN_BACKGROUND = '"$@" &'
+_NEEDS = {"cloud-logging": "google/cloud/logging_v2", "cloud-monitoring": "google/cloud/monitoring_v3"}
+
+
+def missing(exporters: list[str]) -> list[str]:
+    """Which of these exporters lack their library; looked for without importing anything."""
+    return [name for name in exporters if name in _NEEDS and not _is_installed(_NEEDS[name])]
+
+
+def _is_installed(package: str) -> bool:
+    return any(os.path.isdir(os.path.join(place or ".", package)) for place in sys.path)
+
+
+class Shipper:
+    """Starts the agent of a run, and waits for it.
+
+    Args:
+        environ: the environment; the agent gets it without the switch.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._folder: Path | None = None
+        self._since = 0.0
+
+    def start(self, run: str, folder: Path, exporters: list[str], logger: str = "") -> None:
+        """Start the agent of a run.
+
+        Args:
+            run: the run's name.
+            folder: that of the run's journals.
+            exporters: what the agent is to send to.
+            logger: the log's name, where the environment gives none.
+        """
+        lacking = missing(exporters)
+        if lacking:
+            say(
+                f"nothing is sent to {' or '.join(lacking)}: the library for it is not installed;",
+                "pip install 'goodput-plugins[gcp]'. Training goes on and is recorded.",
+            )
+        wanted = [name for name in exporters if name not in lacking]
+        if not wanted:
+            return
+        try:
+            _spawn(_command(run), self._environ_of(folder, wanted, logger), folder / LOG)
+        except (OSError, NotImplementedError) as error:
+            say(
+                f"the agent that sends what is recorded could not be started ({error}).",
+                f"Training goes on and is recorded; `goodput agent {run}` starts it by hand.",
+            )
+            return
+        self._folder, self._since = folder, time.monotonic()
+
+    def wait(self) -> None:
+        """Give the agent time to send the rest: ``$GOODPUT_FLUSH_TIMEOUT`` at most; Ctrl-C ends it."""
+        folder, self._folder = self._folder, None
+        if folder is None:
+            return
+        try:
+            _ask(folder, float(env.FLUSH_TIMEOUT.read(self._environ)), self._since + STARTING)
+        except (OSError, KeyboardInterrupt):  # there is no agent, or nobody wants to wait
+            pass
+
+    def abandon(self) -> None:
+        """This is a forked child: the agent is the parent's."""
+        self._folder = None
+
+    def _environ_of(self, folder: Path, exporters: list[str], logger: str) -> dict[str, str]:
+        environ = {name: value for name, value in self._environ.items() if name != env.PLUGINS.name}
+        environ[env.EXPORTERS.name] = ",".join(exporters)
+        if "://" not in environ.get(env.DIR.name, ""):
+            environ[env.DIR.name] = str(folder.parent)
+        if logger:
+            environ.setdefault(env.LOGGER.name, logger)
+        place = Path(__file__).parents[2]
+        if place.name not in ("site-packages", "dist-packages"):
+            environ["PYTHONPATH"] = os.pathsep.join(filter(None, [environ.get("PYTHONPATH"), str(place)]))
+        return environ
+
+
+def _command(run: str) -> list[str]:
+    """The agent's; with -P no module of the working directory takes the place of a library."""
+    if not sys.executable:
+        raise OSError("this interpreter does not know its own path")
+    return [sys.executable, "-P", "-m", "goodput_plugins", "agent", "--", run]
+
+
+def _spawn(command: list[str], environ: Mapping[str, str], log: Path) -> None:
+    """Run a command in a session of its own, in the background, with no descriptor of ours."""
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+        *((os.POSIX_SPAWN_CLOSE, fd) for fd in _inherited()),
+    ]
+    shell = os.posix_spawn(
+        _SHELL, ["sh", "-c", _IN_BACKGROUND, "sh", *command], environ, file_actions=actions, setsid=True
+    )
+    try:
+        os.waitpid(shell, 0)
+    except OSError:  # the script ignores SIGCHLD, or another thread of it waits for whatever ends
+        pass
+
+
+def _inherited() -> list[int]:
+    """The descriptors that a new process would get, other than the first three."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if int(name) > 2 and os.get_inheritable(int(name)):
+                found.append(int(name))
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def _ask(folder: Path, patience: float, expected: float) -> None:
+    """Ask the agent to send everything and wait for its answer.
+
+    Raises:
+        OSError: it did not answer, or is not there.
+    """
+    import _socket
+
+    until = time.monotonic() + patience
+    with_answer = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
+    try:
+        with_answer.bind(b"")  # a name that only the kernel knows
+        while True:
+            with_answer.settimeout(max(0.001, until - time.monotonic()))
+            try:
+                with_answer.sendto(ASKS, address(folder, AGENT))
+                break
+            except ConnectionRefusedError:
+                if time.monotonic() > min(until, expected):
+                    raise
+            time.sleep(RETRY)
+        with_answer.recv(len(ANSWERS))
+    finally:
+        with_answer.close()

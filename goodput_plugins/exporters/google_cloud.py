@@ -1,0 +1,91 @@
+"""What all of Google Cloud's clients need: project, address, credentials; and what their errors mean."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from goodput_plugins import environ as env
+from goodput_plugins.exporters import Unavailable, Unreached
+
+INSTALL = "pip install 'goodput-plugins[gcp]'"
+
+
+def project(environ: Mapping[str, str] = os.environ) -> str:
+    """The project to write to: $GOODPUT_PROJECT, $GOOGLE_CLOUD_PROJECT, else that of the credentials.
+
+    Raises:
+        Unavailable: nothing tells.
+    """
+    named = env.PROJECT.read(environ) or env.CLOUD_PROJECT.read(environ)
+    if named:
+        return named
+    try:
+        import google.auth
+
+        found = google.auth.default()[1]
+    except Exception as error:
+        raise Unavailable(f"no Google Cloud project is known ({_brief(error)}); set GOODPUT_PROJECT.") from None
+    if not found:
+        raise Unavailable("no Google Cloud project is known; set GOODPUT_PROJECT.")
+    return str(found)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether ``host:port`` is on this machine."""
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def client(kind: Any, transport: Any, address: str) -> Any:
+    """A client.
+
+    Args:
+        kind: the client's class, of a ``google.cloud`` library.
+        transport: its gRPC transport's class.
+        address: another one than the usual, ``host:port``; on a loopback address plain text, anonymous.
+
+    Raises:
+        Unreached: there are no credentials (yet).
+    """
+    if address and is_loopback(address):
+        import grpc
+
+        return kind(transport=transport(channel=grpc.insecure_channel(address)))
+    try:
+        return kind(client_options={"api_endpoint": address} if address else None)
+    except Exception as error:
+        raise Unreached(f"there are no credentials ({_brief(error)})", slow=True) from error
+
+
+def call(function: Callable[..., Any], request: Any, seconds: float) -> Any:
+    """Call a method of a client once, without its own retries.
+
+    Raises:
+        Unreached: it is worth trying again.
+        google.api_core.exceptions.InvalidArgument: it is not.
+    """
+    from google.api_core import exceptions
+    from google.auth.exceptions import GoogleAuthError
+
+    try:
+        return function(request=request, retry=None, timeout=seconds)
+    except exceptions.InvalidArgument:
+        raise
+    except (exceptions.PermissionDenied, exceptions.Unauthenticated, exceptions.NotFound) as error:
+        raise Unreached(_brief(error), slow=True) from error
+    except exceptions.TooManyRequests as error:
+        raise Unreached(_brief(error), quota=True) from error
+    except (exceptions.GoogleAPICallError, GoogleAuthError) as error:
+        raise Unreached(_brief(error)) from error
+
+
+def _brief(error: BaseException) -> str:
+    """What an error says, in one line that is not too long."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
