@@ -15,11 +15,13 @@ accelerator; any process that sees the run's folder, or its log, may ask.
 
 from __future__ import annotations
 
+import os
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 from goodput_plugins import environ
@@ -34,6 +36,7 @@ from goodput_plugins.core.foreign import Jobs
 from goodput_plugins.core.reading import read
 from goodput_plugins.core.report import Breakdown, Report
 from goodput_plugins.core.runlog import RunLog
+from goodput_plugins.core.shipper import google_cloud_is_at_hand, missing
 from goodput_plugins.measurement import ElasticGoodputRecorder, GoodputRecorder, nanoseconds
 
 __all__ = [
@@ -102,15 +105,16 @@ Interval = tuple[datetime, datetime]
 class GoodputCalculator:
     """Answers for one job.
 
-    Reads the run's journals below ``$GOODPUT_DIR``; or, if ``cloud_logger`` is given, the log behind it.
+    Reads the run's journals below ``$GOODPUT_DIR``; where there are none, its log in Cloud Logging; or, if
+    ``cloud_logger`` is given, the log behind it.
 
     Args:
         job_name: the run's name.
-        logger_name: the log in Cloud Logging; for reading it directly, which comes with a later version.
+        logger_name: the log in Cloud Logging, of the project that ``$GOODPUT_PROJECT`` or the credentials name.
         cloud_logger: a ``google.cloud.logging`` Logger, or any object whose
             ``read_cloud_logging_entries()`` gives entries or payloads.
         using_pathways: accepted; the rules are the same under Pathways.
-        max_logs_retention_period: how far back to read a ``google.cloud.logging`` Logger; None: all of it.
+        max_logs_retention_period: how far back to read a log; None: all of it.
         gcs_path, cache_dir: accepted and not needed; there is no cache to share.
     """
 
@@ -236,7 +240,7 @@ class GoodputCalculator:
     def _log(self) -> RunLog:
         if self._cloud_logger is not None:
             return self._logged()
-        return read(_folder(self.job_name))[0]
+        return read(_path(self.job_name, self.logger_name, self._retention))[0]
 
     def _logged(self) -> RunLog:
         """What the logger that was handed in holds of the job."""
@@ -252,16 +256,21 @@ class ElasticGoodputCalculator(GoodputCalculator):
     """The same: the rules know elastic jobs."""
 
 
-def _folder(job_name: str) -> Any:
-    """The folder of a run of that name, or of the one that the environment names instead."""
+def _path(job_name: str, logger_name: str, retention: timedelta | None) -> Path:
+    """The folder of a run of that name, or of the one that the environment names instead; else what its log holds."""
     below = rundir.root()
     for name in (environ.RUN_NAME.read(), job_name):
         folder = rundir.run_dir(name, below)
         if name and rundir.journals(folder):
             return folder
+    if google_cloud_is_at_hand(os.environ) and not missing(["cloud-logging"]):
+        from goodput_plugins.exporters.fetch import fetch
+        from goodput_plugins.exporters.google_cloud import project
+
+        return fetch(environ.RUN_NAME.read() or job_name, project(), logger_name, retention=retention)
     raise UnusableData(
-        f"there is no run {job_name!r} below {below}; set GOODPUT_DIR to where its runs lie, or hand in "
-        "the log as cloud_logger."
+        f"there is no run {job_name!r} below {below}; set GOODPUT_DIR to where its runs lie, set "
+        "GOODPUT_PROJECT to read its log, or hand in the log as cloud_logger."
     )
 
 

@@ -20,6 +20,7 @@ hooks take for steps is part of it. ``docs/google-library.md`` says what differs
 
 from __future__ import annotations
 
+import os
 import sys
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -30,7 +31,12 @@ from goodput_plugins.core.events import Activity, Kind, encode
 from goodput_plugins.core.events import Event as _Told
 from goodput_plugins.core.guard import Guard
 from goodput_plugins.core.recorder import Recorder
+<<<<<<< HEAD
 from goodput_plugins.core.session import current, note
+=======
+from goodput_plugins.core.session import current
+from goodput_plugins.core.shipper import google_cloud_is_at_hand, missing
+>>>>>>> 2c255a4 (Cloud Logging: runs are sent while they train, read back anywhere, and continue on an empty disk)
 
 __all__ = ["ElasticGoodputRecorder", "Event", "GoodputRecorder"]
 
@@ -66,7 +72,8 @@ class GoodputRecorder:
 
     Args:
         job_name: the run's name.
-        logger_name: the log in Cloud Logging; for exporters, which come with a later version.
+        logger_name: the log in Cloud Logging, to which an agent process sends what is recorded, where the
+            environment says which project (see ``docs/cloud-logging.md``).
         logging_enabled: whether this process records by hand; true in one process of a job.
         cloud_logger: an object whose ``write_cloud_logging_entry(payload)`` is also handed each event, in
             the library's payloads.
@@ -87,7 +94,7 @@ class GoodputRecorder:
     ) -> None:
         self.job_name = job_name
         self.logger_name = logger_name
-        self._told = _Teller(job_name, cloud_logger) if logging_enabled else None
+        self._told = _Teller(job_name, logger_name, cloud_logger) if logging_enabled else None
         self._guard = Guard("measurement")
         self._guard(note, logging_enabled=bool(logging_enabled))
 
@@ -235,13 +242,15 @@ _ACTIVITIES = {
 class _Teller:
     """Tells this process's recorder, and a logger of the user's if there is one."""
 
-    def __init__(self, job_name: str, cloud_logger: Any) -> None:
+    def __init__(self, job_name: str, logger_name: str, cloud_logger: Any) -> None:
         self._job_name = job_name
         self._write = getattr(cloud_logger, "write_cloud_logging_entry", None)
         self._open: dict[tuple[Activity, str | None], _Begun] = {}
         self._last_step = 0
         session = current()
         session.call_run(job_name)
+        if cloud_logger is None and google_cloud_is_at_hand(os.environ) and not missing(["cloud-logging"]):
+            session.export("cloud-logging", logger_name)
         self._recorder: Recorder = session.recorder
 
     def flush(self) -> None:

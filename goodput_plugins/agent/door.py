@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import select
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 from goodput_plugins.core.name_lock import AGENT, address
-from goodput_plugins.core.shipper import ANSWERS
+from goodput_plugins.core.shipper import SENT, UNSENT
 
 
 class Door:
@@ -54,18 +55,16 @@ class Door:
     def wake(self) -> None:
         """End the wait that goes on; a signal handler may call it."""
         if self._socket is not None:
-            try:
+            with suppress(OSError):  # so many are waiting there that it ends anyway
                 self._socket.sendto(b"", self._socket.getsockname())
-            except OSError:  # so many are waiting there that it ends anyway
-                pass
 
-    def answer(self) -> None:
-        """Tell those that wait that everything was sent."""
+    def answer(self, *, sent: bool) -> None:
+        """Tell those that wait that everything was sent, or that it cannot be."""
         waiting, self.waiting = self.waiting, []
         for sender in waiting:
             try:
                 if self._socket is not None:
-                    self._socket.sendto(ANSWERS, sender)
+                    self._socket.sendto(SENT if sent else UNSENT, sender)
             except OSError:  # it has gone
                 continue
 

@@ -18,7 +18,7 @@ from goodput_plugins.agent.position import Position, Positions
 from goodput_plugins.agent.status import Status, log
 from goodput_plugins.agent.tail import Tail
 from goodput_plugins.core.compact import Stretch
-from goodput_plugins.exporters import Unreached
+from goodput_plugins.exporters.errors import Unreached
 
 INTERVAL = 4.0
 """Seconds between two looks at the journals."""
@@ -102,7 +102,7 @@ class Agent:
         while True:
             all_sent = self.ship()
             if all_sent:
-                self._door.answer()
+                self._door.answer(sent=True)
                 self._idle()
             if self._is_over(all_sent):
                 break
@@ -155,6 +155,8 @@ class Agent:
         if text != self._status.error:
             log(f"cannot send now: {text}; what is recorded stays on disk and is sent later.")
         longest = LONGEST_PAUSE if error.slow else min(LONGEST_PAUSE, SHORTEST_PAUSE * 2 ** min(self._failures, 10))
+        if error.slow:
+            self._door.answer(sent=False)
         self._pause = longest * random.uniform(0.5, 1.0)
         self._failures += 1
         self._status.state, self._status.error, self._status.unsent = "failing", text, self._tail.unsent()

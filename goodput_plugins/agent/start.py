@@ -17,12 +17,15 @@ from goodput_plugins import environ as env
 from goodput_plugins.agent.door import Door
 from goodput_plugins.agent.loop import SILENT, Agent
 from goodput_plugins.agent.position import Positions
-from goodput_plugins.agent.status import Status, dropped_before, log
+from goodput_plugins.agent.status import Status, log
 from goodput_plugins.agent.tail import Tail
 from goodput_plugins.core import compact, rundir
 from goodput_plugins.core.name_lock import NameLock
-from goodput_plugins.exporters import TABLE, Unavailable
+from goodput_plugins.core.reading import dropped_by_agent
+from goodput_plugins.exporters.errors import Unavailable
 
+KNOWN = ("cloud-logging",)
+"""The exporters that this agent has."""
 LOOK = 1.0
 """Seconds between two looks whether the run has begun, or another agent has gone."""
 
@@ -43,7 +46,7 @@ def run(name: str, *, stay: bool = False, environ: Mapping[str, str] = os.enviro
     door = Door()
     if not _stand_by(folder, door, asked, stay):
         return 0
-    status = Status(dropped=dropped_before(folder))
+    status = Status(dropped=dropped_by_agent(folder))
     try:
         agent = make(name, folder, door, status, stay=stay, environ=environ)
     except Unavailable as error:
@@ -84,15 +87,17 @@ def make(
         Unavailable: nothing can be sent; the text says why.
     """
     wanted = env.words(env.EXPORTERS.read(environ))
-    known = [exporter for exporter in wanted or ["cloud-logging"] if exporter in TABLE]
+    known = [exporter for exporter in wanted or ["cloud-logging"] if exporter in KNOWN]
     for exporter in set(wanted) - set(known):
         log(f"the exporter {exporter} comes with a later version.")
     if not known:
-        raise Unavailable(f"GOODPUT_EXPORTERS names none that this version has ({', '.join(TABLE)}).")
+        raise Unavailable(f"GOODPUT_EXPORTERS names none that this version has ({', '.join(KNOWN)}).")
+    from goodput_plugins.agent.history import History
     from goodput_plugins.exporters import cloud_logging, google_cloud
+    from goodput_plugins.exporters.cloud_logging_reading import Reading
 
-    project = google_cloud.project(environ)
-    writer = cloud_logging.Writer(project, cloud_logging.logger_of(name, environ), environ)
+    project, logger = google_cloud.project(environ), cloud_logging.logger_of(name, environ)
+    writer = cloud_logging.Writer(project, logger, environ)
     status.destination = writer.destination
     positions = Positions(folder, writer.destination)
     holder = NameLock()
@@ -106,6 +111,7 @@ def make(
         status,
         trainer_lives=lambda: holder.is_taken(folder),
         stay=stay,
+        idle=History(folder, positions, lambda place: Reading(place, project, logger, name, environ=environ)),
     )
 
 

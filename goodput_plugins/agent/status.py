@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from goodput_plugins.agent.position import replace
-
-NAME = "agent.json"
+from goodput_plugins.core.shipper import STATUS
 
 
 @dataclass
@@ -42,19 +42,8 @@ class Status:
     def save(self, folder: Path) -> None:
         """Put it into the run's directory, if that takes it."""
         self.moment = time.time()
-        try:
-            replace(folder / NAME, json.dumps(asdict(self)).encode())
-        except OSError:
-            pass
-
-
-def dropped_before(folder: Path) -> int:
-    """How many entries earlier agents of a run dropped."""
-    try:
-        count = json.loads((folder / NAME).read_text())["dropped"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0
-    return count if isinstance(count, int) else 0
+        with suppress(OSError):
+            replace(folder / STATUS, json.dumps(asdict(self)).encode())
 
 
 def log(text: str) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from goodput_plugins.agent.position import NOTHING, Position, Positions
 from goodput_plugins.core.compact import Stretch
-from goodput_plugins.core.journal_reading import header_of
+from goodput_plugins.core.journal_reading import first_line
 from goodput_plugins.core.rundir import SUFFIX
 
 AT_ONCE = 1024 * 1024
@@ -93,7 +93,7 @@ class Tail:
         """The run's name and the start of its process; None while they are not written."""
         if attempt not in self._headers:
             for path in files.values():
-                header = header_of(_read(path, 0))
+                header = first_line(_read(path, 0))
                 if header and isinstance(header.get("run"), str) and isinstance(header.get("start"), int):
                     self._headers[attempt] = header["run"], header["start"]
                     break
@@ -109,7 +109,7 @@ class Tail:
                 continue
             if number > position.segment:
                 position = Position(number, 0)
-            follows = any(later > number and _read(files[later], 0, 1) for later in files)
+            follows = any(later > number and _length(files[later]) for later in files)
             while data := self._next(path, position.offset, last=follows):
                 stretch = Stretch(run, attempt, start, number, position.offset, data)
                 position = Position(number, position.offset + len(data))
@@ -132,14 +132,14 @@ def attempt_and_segment(path: Path) -> tuple[str, int]:
     return (attempt, int(number)) if number.isdigit() else (path.stem, 0)
 
 
-def _read(path: Path, offset: int, most: int = AT_ONCE) -> bytes:
+def _read(path: Path, offset: int) -> bytes:
     """The bytes from a place on, as far as they are final; none where the file is gone."""
     try:
         with path.open("rb", 0) as file:
             if os.fstat(file.fileno()).st_size <= offset:
                 return b""
             file.seek(offset)
-            data = file.read(most)
+            data = file.read(AT_ONCE)
     except OSError:
         return b""
     return data.partition(b"\0")[0]

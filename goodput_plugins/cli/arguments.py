@@ -13,6 +13,7 @@ _REPORT = """Report where the time of a run went.
 
 RUN_OR_PATH is a run's name, its directory, a journal, or entries exported with
 `gcloud logging read --format=json`; without it, the newest run below $GOODPUT_DIR (./goodput).
+With --project or --logger RUN is read from Cloud Logging instead, as it is there.
 A time T is ISO 8601 (2026-11-29T08:00, UTC unless it says otherwise), seconds since the epoch,
 or so long ago (-90s, -1h30m, -2d)."""
 _EXPORT = """Print a run as log entries, one JSON object a line.
@@ -32,6 +33,10 @@ _DOCTOR = """Find out why nothing is measured, or nothing is sent.
 
 Each line says what is, what it means and what to do. RUN is a run's name or its directory; without
 it, the newest run below $GOODPUT_DIR (./goodput). Exit code 1 if something is wrong."""
+_AGENT = """Send what a run records to where GOODPUT_EXPORTERS says (cloud-logging), until it is over.
+
+The training process starts it by itself; by hand it serves a container beside the trainer, and what an
+outage left behind. One agent sends; a second one stands by."""
 _TIMES = ("--as-of", "--from", "--to")
 
 
@@ -52,6 +57,7 @@ def parse(argv: Sequence[str], *, now: int) -> argparse.Namespace:
     _add_export(commands, now)
     _add_dashboard(commands)
     _add_doctor(commands)
+    _add_agent(commands)
     return parser.parse_args(_join_relative_times(argv))
 
 
@@ -71,6 +77,8 @@ def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser], n
     parser.add_argument("--to", type=at, metavar="T", dest="end", help="only the time up to T (default: now)")
     parser.add_argument("--run", metavar="NAME", help="one job of an export that holds several")
     parser.add_argument("--generation", type=_natural, metavar="N", help="another generation than the newest")
+    parser.add_argument("--project", metavar="P", help="read the run from Cloud Logging, in this project")
+    parser.add_argument("--logger", metavar="L", help="... from this log (default: goodput_RUN)")
     parser.add_argument("--ideal", type=_nanoseconds, metavar="SECONDS", help="the ideal step time, if it is known")
     parser.set_defaults(command=lambda options: _checked(parser, options, now))
 
@@ -129,6 +137,25 @@ def _dashboard(options: argparse.Namespace) -> int:
     return 0
 
 
+def _add_agent(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "agent",
+        help="send what a run records",
+        description=_AGENT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("run", metavar="RUN", help="the run's name")
+    parser.add_argument("--stay", action="store_true", help="go on after the trainer's end, for the next one")
+    parser.set_defaults(command=_agent)
+
+
+def _agent(options: argparse.Namespace) -> int:
+    from goodput_plugins.agent import start
+
+    return start.run(options.run, stay=options.stay)
+
+
 def _exported(options: argparse.Namespace, now: int) -> int:
     from goodput_plugins.cli import export
 
@@ -139,6 +166,8 @@ def _checked(parser: argparse.ArgumentParser, options: argparse.Namespace, now: 
     end = now if options.as_of is None else options.as_of
     if options.start is not None and options.start > (end if options.end is None else options.end):
         parser.error(f"--from lies {_bound(options)}")
+    if (options.project or options.logger) and not options.target:
+        parser.error("--project and --logger need RUN, the name of the run in the log")
     from goodput_plugins.cli import report
 
     return report.run(options, now=now, usage_error=parser.error)

@@ -30,7 +30,12 @@ def run(options: Namespace, *, now: int, usage_error: Callable[[str], NoReturn])
         now: ns since the epoch.
         usage_error: tells a wrong usage and exits.
     """
-    path = path_of(options.target)
+    if options.project or options.logger:
+        from goodput_plugins.cli.logged import path_of_log
+
+        path = path_of_log(options.target, options.project, options.logger)
+    else:
+        path = path_of(options.target)
     with working(f"reading {path}"), _without_collector():
         logs = chosen(read(path), options.run, str(path))
         if options.json and len(logs) > 1:

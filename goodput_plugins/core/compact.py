@@ -110,9 +110,19 @@ class Attempts:
             parts[segment, first] = lines
         return True
 
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def join(self, other: Attempts) -> None:
+        """Take in all that another one holds."""
+        self._starts |= other._starts
+        for attempt, parts in other._parts.items():
+            self._parts[attempt] |= parts
+
     def log(self, run: str) -> RunLog:
         """What the entries tell of the primary process."""
-        read, holes, faults = Run(run), 0, []
+        read, holes = Run(run), 0
+        faults: list[str] = []
         for (name, attempt), parts in self._parts.items():
             for segment, data, missing in segments(parts):
                 holes += missing
@@ -125,8 +135,8 @@ class Attempts:
         log = read.log()
         if holes:
             log.note("missing-entries", f"{holes} stretches of the run's log entries are missing.")
-        for fault in faults:
-            log.note("unusable-journal", f"Left out: {fault}")
+        for left_out in faults:
+            log.note("unusable-journal", f"Left out: {left_out}")
         return log
 
     def files(self) -> Iterator[tuple[str, int, bytes]]:
@@ -173,4 +183,3 @@ def _end_line(data: bytearray) -> None:
 def _from_line(part: bytes) -> bytes:
     """The part from the beginning of a line on."""
     return part if part[:2] in (b'["', b'{"') else part[part.find(b"\n") + 1 or len(part) :]
-

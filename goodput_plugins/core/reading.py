@@ -8,6 +8,7 @@ read, and what cannot is told in the log's notes. What is no journal at all is
 from __future__ import annotations
 
 import glob
+import json
 from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
@@ -16,6 +17,7 @@ from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.foreign import read_export
 from goodput_plugins.core.journal_reading import JournalFile, by_segment, first_line, merged, read_journal
 from goodput_plugins.core.runlog import RunLog
+from goodput_plugins.core.shipper import STATUS
 
 __all__ = ["read", "read_journal"]
 
@@ -60,7 +62,18 @@ def _read_directory(path: Path) -> list[RunLog]:
     for log in logs:
         for left_out in faults:
             log.note("unusable-journal", f"Left out: {left_out}")
+    if (dropped := dropped_by_agent(path)) > 0:
+        logs[0].note("dropped-entries", f"{dropped} log entries of this run were refused, so they are here only.")
     return logs
+
+
+def dropped_by_agent(folder: Path) -> int:
+    """How many of a run's log entries were refused for ever."""
+    try:
+        dropped = json.loads((folder / STATUS).read_bytes())["dropped"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+    return dropped if type(dropped) is int else 0
 
 
 def _is_begun(file: Path) -> bool:

@@ -34,7 +34,7 @@ from goodput_plugins.core.held import Held
 from goodput_plugins.core.journal import Journal
 from goodput_plugins.core.place import Place
 from goodput_plugins.core.recorder import Recorder
-from goodput_plugins.core.shipper import Shipper
+from goodput_plugins.core.shipper import Shipper, warn_if_ephemeral
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Session:
         self._place = Place(environ, rundir.here(), self.started)
         self._exits = Exits(lambda: self.recorder.steps)
         self._signals: Signals | None = None
-        self._guard = Guard("session")
+        self._guard, self._agent_guard = Guard("session"), Guard("agent")
         self._held, self._copies = Held(), Held()
         self._rank: int | None = None
         self._shipper = Shipper(environ)
@@ -95,7 +95,7 @@ class Session:
             return
         self._exports[exporter] = logger
         if self.state is State.RECORDING:
-            self._guard(self._ship)
+            self._agent_guard(self._ship)
 
     def close(self) -> None:
         """The process ends now: stop what plugins run, write how it ended, close the journal."""
@@ -186,15 +186,18 @@ class Session:
             self._copies.clear()
             if self.journal is not None:
                 self.recorder.write_to(self.journal)
-        self._guard(self._ship)
+        self._agent_guard(self._ship)
 
     def _ship(self) -> None:
         """Start the agent, if anything is to be sent, in the one process that speaks for the run."""
         exporters = env.words(env.EXPORTERS.read(self._environ)) or list(self._exports)
-        if self.journal is None or self._rank or not exporters or exporters == ["off"]:
+        if self.journal is None or self._rank:
             return
-        logger = next(filter(None, self._exports.values()), "")
-        self._shipper.start(self._place.run, self.journal.path.parent, exporters, logger)
+        folder = self.journal.path.parent
+        if not exporters:
+            warn_if_ephemeral(folder, self._environ)
+        elif exporters != ["off"]:
+            self._shipper.start(self._place.run, folder, exporters, next(filter(None, self._exports.values()), ""))
 
     def _move(self) -> None:
         """Begin the journal again under the run's new name."""
@@ -251,7 +254,7 @@ class Session:
         self._drop_all()
         self._place.release()
         self._unwatch_the_end()
-        self._shipper.wait()
+        self._agent_guard(self._shipper.wait)
 
     def _discard(self) -> None:
         """Keep no journal after all, and no empty folder either."""

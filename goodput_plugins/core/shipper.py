@@ -12,20 +12,24 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from goodput_plugins import environ as env
 from goodput_plugins.core.guard import say
+from goodput_plugins.core.mounts import file_system
 from goodput_plugins.core.name_lock import AGENT, address
 
-LOG = "agent.log"
-"""What the agent says, in the run's folder."""
-ASKS, ANSWERS = b"flush", b"shipped"
+LOG, STATUS = "agent.log", "agent.json"
+"""What the agent says, for people and for programs, in the run's folder."""
+ASKS, SENT, UNSENT = b"flush", b"sent", b"unsent"
 RETRY = 0.05
 """While the agent is not there yet it is asked again after so long, s."""
 STARTING = 5.0
 """An agent that is not there after so long does not come, s."""
 
+_ORCHESTRATORS = ("KUBERNETES_SERVICE_HOST", "CLOUD_ML_JOB_ID")
+"""Set in a pod, and in a job of Vertex AI: there a container goes when its process ends."""
 _SHELL = "/bin/sh"
 _IN_BACKGROUND = '"$@" &'
 _NEEDS = {"cloud-logging": "google/cloud/logging_v2", "cloud-monitoring": "google/cloud/monitoring_v3"}
@@ -34,6 +38,34 @@ _NEEDS = {"cloud-logging": "google/cloud/logging_v2", "cloud-monitoring": "googl
 def missing(exporters: list[str]) -> list[str]:
     """Which of these exporters lack their library; looked for without importing anything."""
     return [name for name in exporters if name in _NEEDS and not _is_installed(_NEEDS[name])]
+
+
+def warn_if_ephemeral(folder: Path, environ: Mapping[str, str]) -> None:
+    """Say so if nothing will be left of a run's folder after its container."""
+    if not any(environ.get(name) for name in _ORCHESTRATORS):
+        return
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        kind = file_system(fd)
+    finally:
+        os.close(fd)
+    if kind in ("overlay", "tmpfs"):
+        say(
+            f"the journals lie in {folder}, on the disk of this container, which ends with it.",
+            "Set GOODPUT_EXPORTERS=cloud-logging, or GOODPUT_DIR to a volume that stays.",
+        )
+
+
+def google_cloud_is_at_hand(environ: Mapping[str, str]) -> bool:
+    """Whether anything says that a project of Google Cloud can be reached from here; asks no network."""
+    named = (env.PROJECT.name, env.CLOUD_PROJECT.name, env.LOGGING_ENDPOINT.name, "GOOGLE_APPLICATION_CREDENTIALS")
+    if any(environ.get(name) for name in named):
+        return True
+    try:
+        with open("/sys/class/dmi/id/product_name") as product:
+            return "Google" in product.read()
+    except OSError:
+        return False
 
 
 def _is_installed(package: str) -> bool:
@@ -85,10 +117,8 @@ class Shipper:
         folder, self._folder = self._folder, None
         if folder is None:
             return
-        try:
+        with suppress(OSError, KeyboardInterrupt):  # there is no agent, or nobody wants to wait
             _ask(folder, float(env.FLUSH_TIMEOUT.read(self._environ)), self._since + STARTING)
-        except (OSError, KeyboardInterrupt):  # there is no agent, or nobody wants to wait
-            pass
 
     def abandon(self) -> None:
         """This is a forked child: the agent is the parent's."""
@@ -125,10 +155,8 @@ def _spawn(command: list[str], environ: Mapping[str, str], log: Path) -> None:
     shell = os.posix_spawn(
         _SHELL, ["sh", "-c", _IN_BACKGROUND, "sh", *command], environ, file_actions=actions, setsid=True
     )
-    try:
+    with suppress(OSError):  # the script ignores SIGCHLD, or another thread of it waits for whatever ends
         os.waitpid(shell, 0)
-    except OSError:  # the script ignores SIGCHLD, or another thread of it waits for whatever ends
-        pass
 
 
 def _inherited() -> list[int]:
@@ -164,6 +192,6 @@ def _ask(folder: Path, patience: float, expected: float) -> None:
                 if time.monotonic() > min(until, expected):
                     raise
             time.sleep(RETRY)
-        with_answer.recv(len(ANSWERS))
+        with_answer.recv(len(UNSENT))
     finally:
         with_answer.close()

@@ -20,8 +20,8 @@ from typing import Any
 from urllib.parse import quote
 
 from goodput_plugins import environ as env
-from goodput_plugins.exporters import Unavailable, Unreached
 from goodput_plugins.exporters import google_cloud as cloud
+from goodput_plugins.exporters.errors import Unavailable, Unreached
 
 LARGEST_REQUEST = 4 * 1024 * 1024
 """How much goes into one request, bytes; Cloud Logging takes 10 MB."""

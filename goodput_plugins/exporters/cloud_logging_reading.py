@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from goodput_plugins.exporters.cloud_logging import Service, log_name
+from goodput_plugins.exporters.errors import Unreached
 
 PAGE = 1000
 """Entries a page; Cloud Logging gives no more."""
@@ -90,9 +91,9 @@ class Reading:
         try:
             pager = self._service.call("list_log_entries", request, PATIENCE)
             page = next(iter(pager.pages))
-        except InvalidArgument:
+        except InvalidArgument as error:
             if not cursor.token:
-                raise
+                raise Unreached(f"Cloud Logging does not understand what is asked ({error})", slow=True) from error
             cursor.start_again()  # the place in the list is too old
             return True
         self._take(page)
@@ -210,4 +211,3 @@ def _readable(entry: Any) -> dict[str, Any]:
     if entry.HasField("json_payload"):
         told["jsonPayload"] = MessageToDict(entry.json_payload)
     return told
-

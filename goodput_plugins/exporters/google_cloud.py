@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from goodput_plugins import environ as env
-from goodput_plugins.exporters import Unavailable, Unreached
+from goodput_plugins.exporters.errors import Unavailable, Unreached
 
 INSTALL = "pip install 'goodput-plugins[gcp]'"
 
@@ -33,32 +32,21 @@ def project(environ: Mapping[str, str] = os.environ) -> str:
     return str(found)
 
 
-def is_loopback(address: str) -> bool:
-    """Whether ``host:port`` is on this machine."""
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def client(kind: Any, transport: Any, address: str) -> Any:
+def client(kind: Any, of_service: Any, address: str) -> Any:
     """A client.
 
     Args:
         kind: the client's class, of a ``google.cloud`` library.
-        transport: its gRPC transport's class.
+        of_service: its gRPC transport's class.
         address: another one than the usual, ``host:port``; on a loopback address plain text, anonymous.
 
     Raises:
         Unreached: there are no credentials (yet).
     """
-    if address and is_loopback(address):
-        import grpc
+    from goodput_plugins.exporters.endpoints import transport
 
-        return kind(transport=transport(channel=grpc.insecure_channel(address)))
     try:
-        return kind(client_options={"api_endpoint": address} if address else None)
+        return kind(transport=transport(of_service, address))
     except Exception as error:
         raise Unreached(f"there are no credentials ({_brief(error)})", slow=True) from error
 

@@ -12,8 +12,8 @@ from typing import Any
 from goodput_plugins.core.attribution.past import CONTEXT, Past, Unsettled
 from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.events import Event, Kind
-from goodput_plugins.core.live.state import life_of, of_life
 from goodput_plugins.core.journal_reading import JournalFile, Run, by_segment, check_order, header_of, mended, parse
+from goodput_plugins.core.live.state import life_of, of_life
 from goodput_plugins.core.rundir import SUFFIX
 from goodput_plugins.core.runlog import Life, RunLog, Steps
 
