@@ -31,12 +31,8 @@ from goodput_plugins.core.events import Activity, Kind, encode
 from goodput_plugins.core.events import Event as _Told
 from goodput_plugins.core.guard import Guard
 from goodput_plugins.core.recorder import Recorder
-<<<<<<< HEAD
 from goodput_plugins.core.session import current, note
-=======
-from goodput_plugins.core.session import current
 from goodput_plugins.core.shipper import google_cloud_is_at_hand, missing
->>>>>>> 2c255a4 (Cloud Logging: runs are sent while they train, read back anywhere, and continue on an empty disk)
 
 __all__ = ["ElasticGoodputRecorder", "Event", "GoodputRecorder"]
 

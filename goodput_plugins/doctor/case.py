@@ -16,7 +16,8 @@ from goodput_plugins.auto.plugins import TABLE
 from goodput_plugins.core.calculator import calculate
 from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.events import Event, Fact, Kind
-from goodput_plugins.core.reading import header_of, read
+from goodput_plugins.core.journal_reading import header_of
+from goodput_plugins.core.reading import read
 from goodput_plugins.core.report import Report
 from goodput_plugins.core.runlog import RunLog
 from goodput_plugins.exporters.metadata import Metadata
