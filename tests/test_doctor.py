@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from goodput_plugins.doctor.diagnosis import Diagnosis, Level, ok
 
 S = 1_000_000_000
 PACKAGE = Path(case_module.__file__).parent.parent
+PROBED: dict[Any, Any] = {}
 ARMED = Event(Kind.PLUGIN, 0, name="orbax", data={"version": "0.12", "sees": [Bucket.SAVE.value]})
 
 
@@ -69,6 +70,18 @@ def is_wrong(diagnosis: Diagnosis, *words: str, level: Level = Level.WRONG) -> N
     assert diagnosis.level is level, diagnosis
     assert diagnosis.meaning and diagnosis.cure
     assert all(word in f"{diagnosis.text} {diagnosis.meaning} {diagnosis.cure}" for word in words), diagnosis
+
+
+@pytest.fixture(autouse=True)
+def one_interpreter_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another interpreter finds is asked once for each interpreter and path, not by each test."""
+    ask: Callable[[Case], Any] = vars(Case)["probe"].func
+
+    def probe(self: Case) -> Any:
+        key = case_module.sys.executable, self.environ.get("PYTHONPATH")
+        return PROBED[key] if key in PROBED else PROBED.setdefault(key, ask(self))
+
+    monkeypatch.setattr(Case, "probe", property(probe))
 
 
 @pytest.fixture

@@ -1,16 +1,13 @@
-"""Does the run record what it should, and will it still be there tomorrow?"""
+"""Does the run record what it should?"""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 from goodput_plugins import environ as env
 from goodput_plugins.core import rundir
 from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.core.errors import UnusableData
-from goodput_plugins.core.mounts import file_system, is_remote
 from goodput_plugins.core.name_lock import NameLock
 from goodput_plugins.core.report import Report
 from goodput_plugins.core.runlog import RunLog
@@ -19,12 +16,6 @@ from goodput_plugins.doctor.diagnosis import Diagnosis, ok, unknown, warning, wr
 
 SILENT_SECONDS = 30
 """A process that lives writes a heartbeat each 5 s."""
-_GOES = {
-    "tmpfs": "is memory: gone with the machine or the pod",
-    "ramfs": "is memory: gone with the machine or the pod",
-    "overlay": "is the container's own layer: gone with the container",
-}
-"""File systems that end with what they are part of."""
 _LOSSES = {"unusable-journal", "lost-lines"}
 
 
@@ -99,13 +90,12 @@ def steps(case: Case) -> Iterator[Diagnosis]:
     if report is not None and (report.steps.count or report.steps.last is not None):
         yield ok("steps", f"{report.steps.count} steps recorded, the last one is {report.steps.last}")
         return
-    level = warning if report is not None and report.status == "running" else wrong
-    yield level(
-        "steps",
-        "no training step was recognised",
-        "All time counts as preparation." if level is wrong else "Training has not begun, or the loop is not known.",
-        "docs/jax.md tells which loops are found; measurement.GoodputRecorder tells steps by hand.",
-    )
+    text = "no training step was recognised"
+    cure = "docs/jax.md and docs/pytorch.md tell which loops are; measurement.GoodputRecorder tells steps by hand."
+    if report is not None and report.status == "running":
+        yield warning("steps", text, "Training has not begun, or its loop is not known.", cure)
+    else:
+        yield wrong("steps", text, "All its time counts as preparation.", cure)
 
 
 def armed(case: Case) -> Iterator[Diagnosis]:
@@ -168,65 +158,6 @@ def name(case: Case) -> Iterator[Diagnosis]:
         yield ok("run-name", f"the name {report.run} means one job")
 
 
-def disk(case: Case) -> Iterator[Diagnosis]:
-    """Whether the disk outlives the machine."""
-    folder = _existing(case.folder or rundir.root(case.environ))
-    kind = _kind(folder)
-    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        yield wrong(
-            "disk",
-            f"{folder} {'cannot be written' if folder.is_dir() else 'is no folder'}",
-            "A training that starts from here is not recorded.",
-            "Set GOODPUT_DIR to a folder that can be written.",
-        )
-        return
-    why = _GOES.get(kind, _swept(folder))
-    if kind.startswith("fuse"):
-        yield warning(
-            "disk",
-            f"{folder} is a FUSE mount",
-            "A mounted bucket takes a file when it is closed: what a killed process had open may be lost.",
-            "Set GOODPUT_DIR to a persistent disk or NFS.",
-        )
-    elif why:
-        yield warning(
-            "disk",
-            f"{folder} {why}",
-            "After a restart elsewhere the run begins anew, and its earlier attempts are lost.",
-            "Set GOODPUT_DIR to a disk that outlives the machine (a persistent volume, NFS).",
-        )
-    else:
-        told = f"a {kind} disk" if kind else "a disk of unknown kind"
-        yield ok("disk", f"{folder} is on {told}{', a remote one' if is_remote(kind) else ''}")
-
-
-def recorder(case: Case) -> Iterator[Diagnosis]:
-    """``logging_enabled`` of a recorder."""
-    if case.told.get("logging_enabled") is False:
-        yield warning(
-            "logging-enabled",
-            "the script's GoodputRecorder has logging_enabled=False in the process that recorded",
-            "What it tells by hand (its steps, its custom events) is dropped.",
-            "Pass logging_enabled=True in process 0.",
-        )
-    elif "logging_enabled" in case.told:
-        yield ok("logging-enabled", "the script's GoodputRecorder has logging_enabled=True")
-
-
-def monitor(case: Case) -> Iterator[Diagnosis]:
-    """``monitoring_enabled`` and ``enable_gcp_goodput_metrics`` of a monitor."""
-    cases = {
-        "monitoring_enabled": ("monitoring-enabled", "GoodputMonitor", "No metric is sent for it."),
-        "enable_gcp_goodput_metrics": ("gcp-metrics", "GCPOptions", "Cloud Monitoring gets no goodput and no badput."),
-    }
-    for argument, (id, owner, meaning) in cases.items():
-        if case.told.get(argument) is False:
-            text = f"the script's {owner} has {argument}=False in the process that recorded"
-            yield warning(id, text, meaning, f"Pass {argument}=True in process 0, if metrics are wanted.")
-        elif argument in case.told:
-            yield ok(id, f"the script's {owner} has {argument}=True")
-
-
 def _log(case: Case) -> RunLog | None:
     try:
         return case.log
@@ -238,27 +169,6 @@ def _report(case: Case) -> Report | None:
     return None if _log(case) is None else case.report
 
 
-def _existing(folder: Path) -> Path:
-    """The folder, or the nearest above it that exists."""
-    return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-
-
-def _swept(folder: Path) -> str:
-    """Where systems delete what is old."""
-    return next((f"is below {top}, which is swept" for top in ("/tmp", "/var/tmp") if folder.is_relative_to(top)), "")
-
-
-def _kind(folder: Path) -> str:
-    try:
-        fd = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return ""
-    try:
-        return file_system(fd)
-    finally:
-        os.close(fd)
-
-
 def _ago(seconds: float) -> str:
     for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
         if seconds >= 2 * size:
@@ -266,4 +176,4 @@ def _ago(seconds: float) -> str:
     return f"{max(0, seconds):.0f} s ago"
 
 
-CHECKS = (found, journal, primary, steps, armed, checkpoints, name, disk, recorder, monitor)
+CHECKS = (found, journal, primary, steps, armed, checkpoints, name)

@@ -1,0 +1,75 @@
+"""Can the run be written, and will it still be there tomorrow?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from goodput_plugins.core import rundir
+from goodput_plugins.core.mounts import file_system, is_remote
+from goodput_plugins.doctor.case import Case
+from goodput_plugins.doctor.diagnosis import Diagnosis, ok, warning, wrong
+
+_GOES = {
+    "tmpfs": "is memory: gone with the machine or the pod",
+    "ramfs": "is memory: gone with the machine or the pod",
+    "overlay": "is the container's own layer: gone with the container",
+}
+"""File systems that end with what they are part of."""
+
+
+def disk(case: Case) -> Iterator[Diagnosis]:
+    """Whether the disk outlives the machine."""
+    folder = _existing(case.folder or rundir.root(case.environ))
+    kind = _kind(folder)
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        yield wrong(
+            "disk",
+            f"{folder} {'cannot be written' if folder.is_dir() else 'is no folder'}",
+            "A training that starts from here is not recorded.",
+            "Set GOODPUT_DIR to a folder that can be written.",
+        )
+        return
+    why = _GOES.get(kind, _swept(folder))
+    if kind.startswith("fuse"):
+        yield warning(
+            "disk",
+            f"{folder} is a FUSE mount",
+            "A mounted bucket takes a file when it is closed: what a killed process had open may be lost.",
+            "Set GOODPUT_DIR to a persistent disk or NFS.",
+        )
+    elif why:
+        yield warning(
+            "disk",
+            f"{folder} {why}",
+            "After a restart elsewhere the run begins anew, and its earlier attempts are lost.",
+            "Set GOODPUT_DIR to a disk that outlives the machine (a persistent volume, NFS).",
+        )
+    else:
+        told = f"a {kind} disk" if kind else "a disk of unknown kind"
+        yield ok("disk", f"{folder} is on {told}{', a remote one' if is_remote(kind) else ''}")
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest above it that exists."""
+    return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+
+
+def _swept(folder: Path) -> str:
+    """Where systems delete what is old."""
+    return next((f"is below {top}, which is swept" for top in ("/tmp", "/var/tmp") if folder.is_relative_to(top)), "")
+
+
+def _kind(folder: Path) -> str:
+    try:
+        fd = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return ""
+    try:
+        return file_system(fd)
+    finally:
+        os.close(fd)
+
+
+CHECKS = (disk,)
