@@ -65,8 +65,7 @@ def _interruptions() -> Json:
 
 
 def _pools() -> Json:
-    query = prometheus(POOL_AVAILABLE, "10^2.%")
-    return chart("Node pools: available", [data_set(query, "${labels.node_pool_name} ${labels.unavailability_reason}")])
+    return chart("Node pools: available", [data_set(prometheus(POOL_AVAILABLE, "10^2.%"))])
 
 
 def _scheduling() -> Json:

@@ -50,7 +50,7 @@ class Query:
 
     Attributes:
         expression: the query; for Grafana ``$run`` stands for the runs that are chosen.
-        legend: the name of a line, its labels in ``{{ }}``.
+        legend: the name of a line in Grafana, its labels in ``{{ }}``.
     """
 
     expression: str
@@ -179,7 +179,7 @@ PANELS = (
         "grows beyond what you would do again.",
         Unit.SECONDS,
         Shape.LINES,
-        (Query(_AT_RISK, "{{workload_id}}"),),
+        (Query(_AT_RISK),),
         (Query('goodput_productive_seconds{run=~"$run"} - goodput_preserved_seconds{run=~"$run"}', "{{run}}"),),
     ),
     Panel(

@@ -5,7 +5,6 @@ Schema: ``google.monitoring.dashboard.v1.Dashboard``. Lengths are in columns of 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -39,9 +38,10 @@ def text(title: str, lines: Iterable[str]) -> Json:
     return {"title": title, "text": {"content": "\n".join(lines), "format": "MARKDOWN"}}
 
 
-def data_set(query: Json, legend: str, plot: str = "LINE") -> Json:
-    """What one query adds to a chart."""
-    return {"timeSeriesQuery": query, "plotType": plot, "legendTemplate": legend, "targetAxis": "Y1"}
+def data_set(query: Json, legend: str = "", plot: str = "LINE") -> Json:
+    """What one query adds to a chart; without a legend each line is named by all its labels."""
+    named = {"legendTemplate": legend} if legend else {}
+    return {"timeSeriesQuery": query, "plotType": plot, "targetAxis": "Y1", **named}
 
 
 def select(
@@ -81,7 +81,7 @@ def queries(panel: Panel) -> Iterator[tuple[Json, str]]:
     unit, whole = _UNITS[panel.unit], panel.shape in (Shape.NUMBER, Shape.PIE)
     for asked in panel.cloud:
         if isinstance(asked, Query):
-            yield prometheus(asked.expression, unit), re.sub(r"\{\{(\w+)\}\}", r"${labels.\1}", asked.legend)
+            yield prometheus(asked.expression, unit), ""
             continue
         by = [f"metric.label.{label}" for label in asked.by]
         legend = [f"${{metric.labels.{label}}}" for label in asked.by]
