@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from types import ModuleType
@@ -9,6 +10,9 @@ from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+os.environ |= {"USE_TORCH_XLA": "0", "TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "v4-8"}
+"""Where PyTorch/XLA is installed: what these models train on is the CPU, and nobody looks for a TPU by the network."""
 
 
 class Samples(Dataset):  # type: ignore[type-arg]
