@@ -43,9 +43,10 @@ def test_each_line_of_the_doctor_has_its_row() -> None:
 
 def test_the_manifest_of_gke_is_one_and_sets_variables_that_there_are() -> None:
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed here")
-    (block,) = re.findall(r"```yaml\n(.+?)```", (ROOT / "docs" / "gke.md").read_text(), flags=re.S)
+    block, *_ = re.findall(r"```yaml\n(.+?)```", (ROOT / "docs" / "gke.md").read_text(), flags=re.S)
     (job,) = yaml.safe_load(block)["spec"]["replicatedJobs"]
     pod = job["template"]["spec"]["template"]["spec"]
+    assert pod["initContainers"][0]["command"][:2] == ["goodput", "agent"]
     volumes = {volume["name"] for volume in pod["volumes"]}
     for container in [*pod["containers"], *pod.get("initContainers", [])]:
         assert {variable["name"] for variable in container["env"]} <= set(environ.KNOWN)

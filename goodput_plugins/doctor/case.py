@@ -20,6 +20,8 @@ from goodput_plugins.core.journal_reading import header_of
 from goodput_plugins.core.reading import read
 from goodput_plugins.core.report import Report
 from goodput_plugins.core.runlog import RunLog
+from goodput_plugins.exporters import google_cloud
+from goodput_plugins.exporters.errors import Unavailable
 from goodput_plugins.exporters.metadata import Metadata
 
 PROBE_SECONDS = 20
@@ -62,6 +64,14 @@ class Case:
     def exporters(self) -> list[str]:
         """Those that are asked for."""
         return [name for name in env.words(env.EXPORTERS.read(self.environ)) if name != "off"]
+
+    @cached_property
+    def project(self) -> str | None:
+        """The Google Cloud project that is written to."""
+        try:
+            return google_cloud.project(self.environ)
+        except Unavailable:
+            return self.metadata.project
 
     @cached_property
     def probe(self) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 
 from goodput_plugins import environ as env
+from goodput_plugins.agent.start import KNOWN as SENT_TO
 from goodput_plugins.doctor import google
 from goodput_plugins.doctor.case import Case
 from goodput_plugins.doctor.diagnosis import Diagnosis, ok, unknown, warning, wrong
@@ -42,6 +43,9 @@ def exporters(case: Case) -> Iterator[Diagnosis]:
         module, extra = LIBRARIES[exporter]
         if not _importable(module):
             extras[exporter] = extra
+    for exporter in set(case.exporters) - set(SENT_TO):
+        text = f"{exporter} is asked for; sending there comes with a later version"
+        yield warning("exporters", text, "Nothing is sent there.", f"This version sends to {', '.join(SENT_TO)}.")
     for exporter, extra in extras.items():
         text = f"{exporter} needs {LIBRARIES[exporter][0]}, which is not installed here"
         yield wrong("exporters", text, "Nothing is sent there.", f"pip install 'goodput-plugins[{extra}]'")
@@ -70,7 +74,7 @@ def project(case: Case) -> Iterator[Diagnosis]:
     """Which project is written to."""
     if not _in_cloud(case):
         return
-    found = google.project(case)
+    found = case.project
     if found:
         yield ok("project", f"writes go to the project {found}")
     else:
@@ -130,7 +134,7 @@ def scopes(case: Case) -> Iterator[Diagnosis]:
 
 def permissions(case: Case) -> Iterator[Diagnosis]:
     """What the credentials may do in the project."""
-    found = google.project(case)
+    found = case.project
     if not _in_cloud(case) or not found:
         return
     wanted = [permission for exporter in _wanted(case) for permission in PERMISSIONS[exporter]]
@@ -156,7 +160,7 @@ def permissions(case: Case) -> Iterator[Diagnosis]:
 
 def apis(case: Case) -> Iterator[Diagnosis]:
     """Whether the APIs are on in the project."""
-    found = google.project(case)
+    found = case.project
     if not _in_cloud(case) or not found:
         return
     wanted = [APIS[exporter] for exporter in _wanted(case)]

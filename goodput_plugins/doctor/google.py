@@ -25,12 +25,6 @@ class Unanswered(Exception):
     """The service did not answer, or not to these credentials."""
 
 
-def project(case: Case) -> str | None:
-    """The project that is written to."""
-    told = env.PROJECT.read(case.environ) or env.CLOUD_PROJECT.read(case.environ)
-    return told or case.metadata.project
-
-
 def identity() -> str:
     """Whose credentials this process has, once Google has given a token for them.
 

@@ -22,7 +22,7 @@ def uploads(case: Case) -> Iterator[Diagnosis]:
                 "uploads",
                 "no agent has written in the run's folder",
                 "Nothing is known to have been sent.",
-                "Start the training with GOODPUT_EXPORTERS set.",
+                "Start the training with GOODPUT_EXPORTERS set, or an agent by hand: goodput agent RUN",
             )
         return
     age = case.now / 1e9 - _number(status, "moment")
@@ -40,7 +40,7 @@ def uploads(case: Case) -> Iterator[Diagnosis]:
             "uploads",
             f"the run lives, and its agent has sent nothing for {age:.0f} s",
             "The agent was stopped, or hangs.",
-            "Look into agent.log in the run's folder; start another agent.",
+            "Look into agent.log in the run's folder; start another one: goodput agent RUN",
         )
     else:
         yield ok("uploads", f"{entries} entries were sent to {where}, the last ones {max(0.0, age):.0f} s ago")
