@@ -56,28 +56,31 @@ def main(seconds: float) -> None:
         cpu = (cpu_of(pid) - before) / (time.monotonic() - begun)
         memory = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         steps = int(training.communicate()[0])
-        sizes = [entry.ByteSize() - len(entry.log_name) for entry in cloud.written]
-        theirs = sum(entry_by_entry(step) for step in range(steps))
+        sizes = [entry.ByteSize() for entry in cloud.written]
+        like = cloud.written[0]
+        theirs = sum(entry_by_entry(step, like) for step in range(steps))
         print(f"{steps} steps, 10 a second")
         for what, ours, each in (("bytes", sum(sizes), theirs), ("entries", len(sizes), 3 * steps)):
             print(f"{what} a step: {ours / steps:.3f}, entry by entry {each / steps:.1f}: 1/{each / ours:.0f}")
         print(f"the agent: {100 * cpu:.2f} % of a core, {memory / 1e6:.0f} MB")
 
 
-def entry_by_entry(step: int) -> int:
-    """How many bytes the entries of one step and its wait take, as protobuf."""
+def entry_by_entry(step: int, like: Any) -> int:
+    """How many bytes the entries of one step and its wait take, as protobuf, of the log and resource of another."""
     now = time.time() + step / 10
     payloads: list[dict[str, Any]] = [
         {"job_name": "run", "step_count": step, "step_start_time": now},
         {"job_name": "run", "data_loading_start_time": now},
         {"job_name": "run", "data_loading_end_time": now},
     ]
-    return sum(_entry(payload, now) for payload in payloads)
+    return sum(_entry(payload, now, like) for payload in payloads)
 
 
-def _entry(payload: dict[str, Any], now: float) -> int:
+def _entry(payload: dict[str, Any], now: float, like: Any) -> int:
     entry = LogEntry.pb(LogEntry())
-    entry.severity = 200
+    entry.severity = like.severity
+    entry.log_name = like.log_name
+    entry.resource.CopyFrom(like.resource)
     entry.insert_id = "1x2y3z4a5b6c7d"  # the server gives one of this length
     entry.timestamp.FromNanoseconds(int(now * 1e9))
     entry.receive_timestamp.FromNanoseconds(int(now * 1e9))

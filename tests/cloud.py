@@ -151,6 +151,8 @@ class Cloud:
                 if at in but:
                     continue
                 entry.log_name = entry.log_name or request.log_name
+                if not entry.HasField("resource"):
+                    entry.resource.CopyFrom(request.resource)
                 entry.receive_timestamp.FromNanoseconds(int(self.now() * 1e9))
                 if not entry.HasField("timestamp"):
                     entry.timestamp.CopyFrom(entry.receive_timestamp)

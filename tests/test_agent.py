@@ -150,7 +150,15 @@ def test_entries_sent_twice_in_other_parts_are_read_once(tmp_path: Path) -> None
 def test_equal_bytes_give_equal_entries(tmp_path: Path) -> None:
     stretch = Stretch("r", "a", START, 0, 100, b'["h",%d]\n' % START * 20_000)
     assert list(compact.entries(stretch)) == list(compact.entries(stretch))
-    assert all(len(entry["jsonPayload"]["lines"]) <= compact.LARGEST for entry in compact.entries(stretch))
+    assert all(len(entry["jsonPayload"]["packed"]) <= compact.LARGEST for entry in compact.entries(stretch))
+
+
+@pytest.mark.parametrize("packed", ["", "=", "x", 7, None, "////", "A" * 10])
+def test_what_cannot_be_unpacked_is_no_entry_of_ours(packed: Any) -> None:
+    (entry,) = compact.entries(Stretch("r", "a", START, 0, 0, b'["h",1]\n' * 100))
+    attempts = compact.Attempts()
+    assert not attempts.add({**entry["jsonPayload"], "packed": packed}) or packed == ""
+    assert attempts.add(entry["jsonPayload"])
 
 
 def test_a_missing_entry_costs_what_it_held_and_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

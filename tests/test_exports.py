@@ -245,7 +245,8 @@ def test_what_both_told_of_an_attempt_counts_once() -> None:
     assert report_on(read_entries(CASE + compact(OURS) + theirs)[0]) == report_on(read_entries(CASE + compact(OURS))[0])
 
 
-def test_entries_of_another_version_and_torn_lines_are_told() -> None:
+def test_entries_of_another_version_and_torn_lines_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("goodput_plugins.core.compact._packed", lambda part: {"lines": part.decode()})
     entries = compact(OURS)
     entries[-1]["jsonPayload"]["lines"] += "[torn\n"
     newer = {"jsonPayload": {**entries[0]["jsonPayload"], "schema": "goodput-journal/9"}}

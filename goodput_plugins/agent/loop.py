@@ -20,7 +20,7 @@ from goodput_plugins.agent.tail import Tail
 from goodput_plugins.core.compact import Stretch
 from goodput_plugins.exporters.errors import Unreached
 
-INTERVAL = 4.0
+INTERVAL = 4.8
 """Seconds between two looks at the journals."""
 BATCH = 2 * 1024 * 1024
 """So much of the journals is sent at a time, bytes."""

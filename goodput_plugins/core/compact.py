@@ -5,6 +5,8 @@ A payload holds a stretch as text, and says where in which segment of the attemp
     {"job_name": "r", "schema": "goodput-journal/1", "attempt": "20261129T...-3f2a", "start": "1780000000000000000",
      "segment": 0, "first": 4096, "lines": "[\\"h\\",1780000000000000000]\\n..."}
 
+or, where that is shorter, in place of ``lines`` as ``packed``: deflated (RFC 1951), in base 64.
+
 So whatever is sent twice, cut as it may be, is read once: the places tell what is the same. A line may
 be cut anywhere; a run of steps that still grows is sent as far as it has grown. ``start`` is text, since
 numbers of Cloud Logging are floats and would lose nanoseconds.
@@ -12,8 +14,11 @@ numbers of Cloud Logging are floats and would lose nanoseconds.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -27,6 +32,8 @@ from goodput_plugins.core.runlog import RunLog
 
 LARGEST = 100_000
 """How many bytes of a journal go into one entry; Cloud Logging takes 256 KB."""
+MOST_PACKED = 10 * LARGEST
+"""What is packed is not longer, bytes."""
 
 _TIME = re.compile(rb'^\["[a-z-]+",(\d{1,19})[,\]]', re.M)
 
@@ -57,7 +64,7 @@ def entries(stretch: Stretch) -> Iterator[dict[str, Any]]:
     for part in _parts(data):
         end = first + len(part)
         entry: dict[str, Any] = {
-            "insertId": f"{stretch.attempt}-{stretch.segment}-{first}-{end}",
+            "insertId": _name(f"{stretch.run}/{stretch.attempt}/{stretch.segment}/{first}/{end}"),
             "severity": "INFO",
             "jsonPayload": {
                 "job_name": stretch.run,
@@ -66,7 +73,7 @@ def entries(stretch: Stretch) -> Iterator[dict[str, Any]]:
                 "start": str(stretch.start),
                 "segment": stretch.segment,
                 "first": first,
-                "lines": part.decode(errors="replace"),
+                **_packed(part),
             },
         }
         if times := _TIME.findall(part):
@@ -86,6 +93,30 @@ def _parts(data: bytes) -> Iterator[bytes]:
         begin = end
 
 
+def _name(place: str) -> str:
+    return hashlib.sha256(place.encode()).hexdigest()[:20]
+
+
+def _packed(part: bytes) -> dict[str, str]:
+    """The bytes, as short as they can be put."""
+    deflating = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    packed = base64.b64encode(deflating.compress(part) + deflating.flush())
+    return {"packed": packed.decode()} if len(packed) < len(part) else {"lines": part.decode(errors="replace")}
+
+
+def _lines(payload: Mapping[str, Any]) -> str | None:
+    """The text that a payload holds; None if it holds none."""
+    if "packed" not in payload:
+        lines = payload.get("lines")
+        return lines if isinstance(lines, str) else None
+    inflating = zlib.decompressobj(-zlib.MAX_WBITS)
+    try:
+        data = inflating.decompress(base64.b64decode(payload["packed"], validate=True), MOST_PACKED)
+        return data.decode()
+    except (TypeError, ValueError, zlib.error):
+        return None
+
+
 class Attempts:
     """Puts entries of ours together again."""
 
@@ -95,8 +126,9 @@ class Attempts:
 
     def add(self, payload: Mapping[str, Any]) -> bool:
         """Take in a payload; False if it is none of ours, or of another version."""
-        run, attempt, start, lines = (payload.get(key) for key in ("job_name", "attempt", "start", "lines"))
-        if payload.get("schema") != SCHEMA or not isinstance(attempt, str) or not isinstance(lines, str):
+        run, attempt, start = (payload.get(key) for key in ("job_name", "attempt", "start"))
+        lines = _lines(payload) if payload.get("schema") == SCHEMA else None
+        if lines is None or not isinstance(attempt, str):
             return False
         try:
             segment, first, began = int(payload["segment"]), int(payload["first"]), int(str(start))
