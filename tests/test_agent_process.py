@@ -237,6 +237,20 @@ def test_without_the_library_the_script_is_told_what_to_install(job: Job) -> Non
     assert not (job.folder / "agent.log").exists()
 
 
+def test_googles_payloads_are_sent_an_entry_for_each_event(job: Job) -> None:
+    training = job.start("train(400); recorder.flush()", GOODPUT_LOG_FORMAT="ml-goodput")
+    until(lambda: job.status.get("state") == "shipping")
+    job.kill_agent()
+    job.variables["GOODPUT_LOG_FORMAT"] = "ml-goodput"
+    by_hand(job)
+    assert training.wait(60) == 0
+    until(lambda: len([one for one in job.cloud.entries(RUN) if "step_count" in one["jsonPayload"]]) == 400)
+    sent, local = job.report_of_log(), reported(job.folder)
+    assert sent["steps"]["count"] == local["steps"]["count"] == 400
+    assert abs(sent["elapsed_seconds"] - local["elapsed_seconds"]) < 0.1
+    assert abs(sent["goodput_seconds"] - local["goodput_seconds"]) < 1
+
+
 # --- nothing lost, nothing twice ---------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,6 +37,21 @@ GIVE_UP = 3600.0
 """So long after the trainer's end what cannot be sent is left to the next agent, s."""
 LEAVE = 20.0
 """So long after it was told to go the agent goes, though the trainer lives, s."""
+
+
+@dataclass
+class Batch:
+    """What is sent at once.
+
+    Attributes:
+        entries: they.
+        ends: how far each attempt's journal is sent with it.
+        size: how many bytes of the journals it holds.
+    """
+
+    entries: list[Mapping[str, Any]] = field(default_factory=list)
+    ends: dict[str, Position] = field(default_factory=dict)
+    size: int = 0
 
 
 class Writer(Protocol):
@@ -85,6 +101,7 @@ class Agent:
         self._stay = stay
         self._idle = idle
         self._clock = clock
+        self._pending: Batch | None = None
         self._pause = INTERVAL
         self._failures = 0
         self._seen = -1
@@ -117,9 +134,10 @@ class Agent:
         """Send what is new; whether that was everything."""
         sent = False
         try:
-            for stretches, ends in batches(self._tail.stretches(self._clock())):
-                self._send(stretches, ends)
-                sent = True
+            sent = self._send_pending()
+            for batch in batches(self._tail.stretches(self._clock()), self._make_entries):
+                self._pending = batch
+                sent = self._send_pending()
         except Unreached as error:
             self._failed(error)
             return False
@@ -127,14 +145,18 @@ class Agent:
             self._worked()
         return True
 
-    def _send(self, stretches: list[Stretch], ends: dict[str, Position]) -> None:
-        entries = [entry for stretch in stretches for entry in self._make_entries(stretch)]
-        dropped = self._writer.write(entries) if entries else 0
-        for attempt, position in ends.items():
+    def _send_pending(self) -> bool:
+        """Send the batch that is at hand; False if there is none."""
+        batch = self._pending
+        if batch is None:
+            return False
+        dropped = self._writer.write(batch.entries) if batch.entries else 0
+        self._pending = None
+        for attempt, position in batch.ends.items():
             self._positions[attempt] = position
         status = self._status
-        status.entries += len(entries) - dropped
-        status.bytes += sum(len(stretch.data) for stretch in stretches)
+        status.entries += len(batch.entries) - dropped
+        status.bytes += batch.size
         if dropped:
             status.dropped += dropped
             log(f"{dropped} entries were refused and are dropped ({status.dropped} so far).")
@@ -142,6 +164,7 @@ class Agent:
             self._positions.save()
         except OSError as error:
             log(f"the position cannot be written ({error}); after a restart some entries are sent again.")
+        return True
 
     def _worked(self) -> None:
         if self._failures:
@@ -186,18 +209,16 @@ class Agent:
 
 
 def batches(
-    stretches: Iterator[tuple[Stretch, Position]],
-) -> Iterator[tuple[list[Stretch], dict[str, Position]]]:
-    """Stretches in groups of a size to be sent at once, and the positions after each group."""
-    group: list[Stretch] = []
-    ends: dict[str, Position] = {}
-    size = 0
+    stretches: Iterable[tuple[Stretch, Position]], make_entries: Callable[[Stretch], Iterable[Mapping[str, Any]]]
+) -> Iterator[Batch]:
+    """The entries of stretches, in batches of a size to be sent at once."""
+    batch = Batch()
     for stretch, position in stretches:
-        group.append(stretch)
-        ends[stretch.attempt] = position
-        size += len(stretch.data)
-        if size >= BATCH:
-            yield group, ends
-            group, ends, size = [], {}, 0
-    if group:
-        yield group, ends
+        batch.entries.extend(make_entries(stretch))
+        batch.ends[stretch.attempt] = position
+        batch.size += len(stretch.data)
+        if batch.size >= BATCH:
+            yield batch
+            batch = Batch()
+    if batch.size:
+        yield batch

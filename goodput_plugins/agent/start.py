@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from goodput_plugins import environ as env
 from goodput_plugins.agent.door import Door
@@ -20,6 +21,8 @@ from goodput_plugins.agent.position import Positions
 from goodput_plugins.agent.status import Status, log
 from goodput_plugins.agent.tail import Tail
 from goodput_plugins.core import compact, rundir
+from goodput_plugins.core.compact import Stretch
+from goodput_plugins.core.ml_goodput_stream import Stream
 from goodput_plugins.core.name_lock import NameLock
 from goodput_plugins.core.reading import dropped_by_agent
 from goodput_plugins.exporters.errors import Unavailable
@@ -99,13 +102,15 @@ def make(
     project, logger = google_cloud.project(environ), cloud_logging.logger_of(name, environ)
     writer = cloud_logging.Writer(project, logger, environ)
     status.destination = writer.destination
-    positions = Positions(folder, writer.destination)
+    in_events = env.LOG_FORMAT.read(environ) == "ml-goodput"
+    positions = Positions(folder, writer.destination + (" ml-goodput" if in_events else ""))
+    tail = Tail(folder, positions, whole_lines=in_events)
     holder = NameLock()
     return Agent(
         folder,
-        Tail(folder, positions),
+        tail,
         positions,
-        compact.entries,
+        _events_of(tail) if in_events else compact.entries,
         writer,
         door,
         status,
@@ -113,6 +118,15 @@ def make(
         stay=stay,
         idle=History(folder, positions, lambda place: Reading(place, project, logger, name, environ=environ)),
     )
+
+
+def _events_of(tail: Tail) -> Callable[[Stretch], Iterable[Mapping[str, Any]]]:
+    """What makes entries for each event, from where an earlier agent stopped."""
+    stream = Stream()
+    for stretch in tail.sent():
+        for _ in stream.entries(stretch):
+            pass
+    return stream.entries
 
 
 class _Asked:

@@ -21,6 +21,8 @@ from goodput_plugins.core.rundir import SUFFIX
 
 AT_ONCE = 1024 * 1024
 """How much of a journal is taken at a time, bytes; its header and first lines are in it."""
+OVER = 8.0
+"""A line that has not grown for so long is as long as it gets: a heartbeat ends it within 5 s."""
 SILENT = 60.0
 """A journal that has not grown for so long is that of an attempt, whatever it holds, s."""
 
@@ -43,6 +45,7 @@ class Tail:
         self._headers: dict[str, tuple[str, int]] = {}
         self._sure: set[str] = set()
         self._sizes: dict[str, tuple[int, float]] = {}
+        self._ends: dict[Path, tuple[int, float]] = {}
 
     def stretches(self, now: float) -> Iterator[tuple[Stretch, Position]]:
         """What is new, each stretch with the position after it; the next is read when it is asked for.
@@ -55,7 +58,25 @@ class Tail:
                 continue
             header = self._header(attempt, files)
             if header is not None:
-                yield from self._of_attempt(attempt, header, files)
+                yield from self._of_attempt(attempt, header, files, now)
+
+    def sent(self) -> Iterator[Stretch]:
+        """What was sent before, again, for a format that builds on it."""
+        for attempt, files in sorted(self._attempts().items()):
+            header, until = self._header(attempt, files), self._positions[attempt]
+            if header is None:
+                continue
+            run, start = header
+            for number, path in files.items():
+                offset = 0
+                while number <= until.segment and (data := _read(path, offset)):
+                    if number == until.segment:
+                        data = data[: until.offset - offset]
+                    cut = data[: data.rfind(b"\n") + 1] or data
+                    if not cut:
+                        break
+                    yield Stretch(run, attempt, start, number, offset, cut)
+                    offset += len(cut)
 
     def unsent(self) -> int:
         """How many bytes are still to be read, at most."""
@@ -100,7 +121,7 @@ class Tail:
         return self._headers.get(attempt)
 
     def _of_attempt(
-        self, attempt: str, header: tuple[str, int], files: dict[int, Path]
+        self, attempt: str, header: tuple[str, int], files: dict[int, Path], now: float
     ) -> Iterator[tuple[Stretch, Position]]:
         run, start = header
         position = self._positions[attempt]
@@ -110,17 +131,22 @@ class Tail:
             if number > position.segment:
                 position = Position(number, 0)
             follows = any(later > number and _length(files[later]) for later in files)
-            while data := self._next(path, position.offset, last=follows):
+            while data := self._next(path, position.offset, now, last=follows):
                 stretch = Stretch(run, attempt, start, number, position.offset, data)
                 position = Position(number, position.offset + len(data))
                 yield stretch, position
             if not follows:
                 return
 
-    def _next(self, path: Path, offset: int, *, last: bool) -> bytes:
+    def _next(self, path: Path, offset: int, now: float, *, last: bool) -> bytes:
         """What follows in a file; ``last``: nothing will be written to it any more."""
         data = _read(path, offset)
         if self._whole_lines and not last and not data.endswith(b"\n"):
+            end, since = self._ends.get(path, (-1, now))
+            if end != offset + len(data):
+                self._ends[path] = offset + len(data), now
+            elif now - since >= OVER:
+                return data
             whole = data.rfind(b"\n") + 1
             return data if not whole and len(data) == AT_ONCE else data[:whole]
         return data
