@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from goodput_plugins.core import files
+from goodput_plugins.core import live as live_module
 from goodput_plugins.core.attribution import ideal, ledger
 from goodput_plugins.core.calculator import calculate
 from goodput_plugins.core.errors import UnusableData
@@ -49,7 +50,7 @@ simulation = sys.modules.get("simulation") or _load("simulation")
 @pytest.fixture(autouse=True)
 def short_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Played jobs are short: let an attempt's ideal be frozen after 24 steps."""
-    for module in (ideal, ledger, freeze):
+    for module in (ideal, ledger, freeze, live_module):
         monkeypatch.setattr(module, "JUDGED", 24)
 
 

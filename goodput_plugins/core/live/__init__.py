@@ -18,13 +18,14 @@ import time
 from pathlib import Path
 from typing import Any, Protocol
 
-from goodput_plugins.core.attribution import attribute
+from goodput_plugins.core.attribution import Generation, attribute
+from goodput_plugins.core.attribution.ideal import JUDGED
 from goodput_plugins.core.attribution.past import Past, Unsettled
 from goodput_plugins.core.calculator import nothing_begun, report_of
 from goodput_plugins.core.live import state as saved
-from goodput_plugins.core.live.freeze import Kept, cuts, put_aside
+from goodput_plugins.core.live.freeze import Kept, cuts, put_aside, starts_of
 from goodput_plugins.core.report import Report
-from goodput_plugins.core.runlog import RunLog
+from goodput_plugins.core.runlog import Life, RunLog
 
 KEEP = 256
 """So many of the last steps are attributed at each poll, twice as many at most."""
@@ -128,7 +129,7 @@ class Live:
             number += self._kept.number
             earlier = self._kept.earlier if len(generations) == 1 else None
         report = report_of(log, newest, number, earlier=earlier)
-        if len(newest.ledgers[-1].begins) > 2 * self._keep:
+        if max(len(ledger.begins) for ledger in newest.ledgers) > 2 * self._keep:
             self._put_aside(now)
         return report
 
@@ -139,15 +140,36 @@ class Live:
             return
         past = self._kept.past if self._kept is not None else None
         generations = attribute(log, now=now, past=past).generations
+        later: list[Life] = []
+        starts = starts_of(generations[-1])
+        if self._kept is None:
+            generations, later = self._without_young(log, generations, now)
         for cut in cuts(generations[-1], self._keep):
             if self._kept is not None and len(generations) > 1:
                 self._forget()  # another generation goes on
                 return
-            kept = put_aside(log, generations, self._kept, cut, now)
+            kept = put_aside(log, generations, self._kept, cut, now, starts)
             if kept is not None:
+                log.lives += later
                 self._kept = kept
                 self._source.keep(log, kept.past)
                 return
+
+    def _without_young(
+        self, log: RunLog, generations: list[Generation], now: int
+    ) -> tuple[list[Generation], list[Life]]:
+        """If the newest attempts are too young for a cut: what came before, as it was then; and those attempts."""
+        for ledger in reversed(generations[-1].ledgers):
+            life = ledger.attempt.seen.life
+            if len(ledger.begins) > JUDGED:
+                break
+        else:
+            return generations, []
+        later = [one for one in log.lives if one.start > life.start]
+        if not later:
+            return generations, []
+        log.lives = [one for one in log.lives if one.start <= life.start]
+        return attribute(log, now=now).generations or generations, later
 
     def _load(self, path: Path) -> None:
         """Go on from a saved state; one that cannot be used is left aside."""

@@ -85,7 +85,7 @@ class Entries:
 
     def keep(self, rest: RunLog, past: Past) -> None:
         """Forget all but the rest; know for a while what that was, should it be told again."""
-        (life,) = rest.lives
+        life = rest.lives[0]
         told, copies = self._told, self._told.copies + self._told.found
         written = dict(zip(told.steps.times, told.steps.written, strict=True))
         self._dropped = self._dropped[1], set(_keys(told, past.called))

@@ -125,7 +125,14 @@ def rest_of(life: Life, numbers: Sequence[int], cut: Cut) -> Life:
     return Life(life.id, life.start, events, life.foreign, steps)
 
 
-def put_aside(log: RunLog, generations: Sequence[Generation], kept: Kept | None, cut: Cut, now: int) -> Kept | None:
+def put_aside(
+    log: RunLog,
+    generations: Sequence[Generation],
+    kept: Kept | None,
+    cut: Cut,
+    now: int,
+    starts: frozenset[int] = frozenset(),
+) -> Kept | None:
     """Put aside what lies before a cut; None if the rest of the log does not tell what followed.
 
     Args:
@@ -134,12 +141,13 @@ def put_aside(log: RunLog, generations: Sequence[Generation], kept: Kept | None,
         kept: what was put aside of it before.
         cut: of :func:`cuts`.
         now: by which it was attributed.
+        starts: steps from which later attempts started.
     """
     earlier, generation = kept.earlier if kept is not None else Earlier(), generations[-1]
     number = kept.number if kept is not None else len(generations) - 1
     ledger = generation.ledgers[-1]
     try:
-        past = _past(generations, kept.past if kept is not None else None, cut, len(earlier.attempts))
+        past = _past(generations, kept.past if kept is not None else None, cut, len(earlier.attempts), starts)
     except Unsettled:
         return None
     attempt = ledger.attempt
@@ -160,7 +168,9 @@ def put_aside(log: RunLog, generations: Sequence[Generation], kept: Kept | None,
     return Kept(number, past, later)
 
 
-def _past(generations: Sequence[Generation], before: Past | None, cut: Cut, attempts: int) -> Past:
+def _past(
+    generations: Sequence[Generation], before: Past | None, cut: Cut, attempts: int, starts: frozenset[int]
+) -> Past:
     """What attribution will need."""
     generation = generations[-1]
     ledger = generation.ledgers[-1]
@@ -194,7 +204,7 @@ def _past(generations: Sequence[Generation], before: Past | None, cut: Cut, atte
     past.files += [(tuple(file), at) for saved, at in placed for file in saved.files]
     _add_attempts(past, generations, before)
     _add_numbers(past, generation, before, numbers, cut)
-    _add_blocks(past, generation, before, cut, attempts)
+    _add_blocks(past, generation, before, cut, attempts, starts)
     return past
 
 
@@ -238,15 +248,16 @@ def _add_numbers(past: Past, generation: Generation, before: Past | None, number
     past.first, past.highest, past.distances = first, highest, distances
 
 
-def _add_blocks(past: Past, generation: Generation, before: Past | None, cut: Cut, attempts: int) -> None:
+def _add_blocks(
+    past: Past, generation: Generation, before: Past | None, cut: Cut, attempts: int, later: frozenset[int]
+) -> None:
     """What stands of the steps before the cut, and what is preserved of them."""
     places = {at + 1 for attempt in generation.attempts for _, at in attempt.saves_at}
     if before is not None:
         places |= {at + 1 for at in (*before.positions.values(), *before.earlier_positions.values())}
     standing = list(before.blocks) if before is not None else []
     limit, best = (before.limit, before.best) if before is not None else (None, None)
-    starts = {ledger.numbers[start] for ledger in generation.ledgers for start, _ in ledger.stretches}
-    starts |= {attempt.next_step for attempt in generation.attempts if attempt.next_step is not None}
+    starts = starts_of(generation) | later
     for place, ledger in enumerate(generation.ledgers, attempts - 1 if generation.ledgers[0].since else attempts):
         attempt, is_last = ledger.attempt, ledger is generation.ledgers[-1]
         best = best if ledger.since else None
@@ -390,3 +401,9 @@ def _story(generation: Generation, followed: Generation, before: Earlier, cut: C
     story.worst = sorted([*before.story.worst, *stuck], reverse=True)[:WORST]
     story.compiled = compiled
     return story
+
+
+def starts_of(generation: Generation) -> frozenset[int]:
+    """The steps from which its attempts started, or went on after going back."""
+    starts = {ledger.numbers[start] for ledger in generation.ledgers for start, _ in ledger.stretches}
+    return frozenset(starts | {a.next_step for a in generation.attempts if a.next_step is not None})

@@ -117,9 +117,9 @@ class Journals:
     def keep(self, rest: RunLog, past: Past) -> None:
         """Forget all but the rest; of attempts that have ended only look whether their journals grow."""
         run = self._run()
-        (life,) = rest.lives
-        self._aside |= run.lives.keys() - {life.id} - run.others
-        run.lives = {key: known for key, known in run.lives.items() if key in run.others} | {life.id: life}
+        kept = {life.id: life for life in rest.lives}
+        self._aside |= run.lives.keys() - kept.keys() - run.others
+        run.lives = {key: run.lives[key] for key in run.others & run.lives.keys()} | kept
         for name, file in self._files.items():
             if file.key in self._aside and file.seen is None:
                 for event in file.growing:
