@@ -16,6 +16,7 @@ import pytest
 from google_cloud import EMAIL, Cloud, serving
 from running import Runner
 
+from goodput_plugins.agent.status import Status
 from goodput_plugins.auto.plugins import Plugin
 from goodput_plugins.cli import main
 from goodput_plugins.core import rundir
@@ -332,8 +333,12 @@ def test_all_is_well_on_a_machine_of_the_cloud(cloud: Cloud, tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
 
 
-def told_by_agent(run: Path, **status: Any) -> Path:
-    (run / "agent.json").write_text(json.dumps({"state": "shipping", "moment": time.time(), **status}))
+def told_by_agent(run: Path, *, age: float = 0, exporters: Any = None, **status: Any) -> Path:
+    """What an agent writes beside the journals."""
+    Status(**{"state": "shipping", **status}).save(run)
+    told = json.loads((run / "agent.json").read_text())
+    told |= {"moment": told["moment"] - age} | ({"exporters": exporters} if exporters else {})
+    (run / "agent.json").write_text(json.dumps(told))
     return run
 
 
@@ -344,7 +349,9 @@ def test_uploads(tmp_path: Path) -> None:
     is_wrong(diagnoses(run)["uploads"], "503 try again", "5000 bytes wait", "agent.log")
     told_by_agent(run, entries=12, destination="the log goodput_digits")
     assert "12 entries were sent to the log goodput_digits" in diagnoses(run)["uploads"].text
-    told_by_agent(run, moment=time.time() - 1000)
+    told_by_agent(run, state="done", unsent=70)
+    is_wrong(diagnoses(run)["uploads"], "70 bytes unsent", "goodput agent", level=Level.WARNING)
+    told_by_agent(run, age=1000)
     lock = NameLock()
     assert lock.take(run)
     try:

@@ -27,8 +27,9 @@ def uploads(case: Case) -> Iterator[Diagnosis]:
         return
     age = case.now / 1e9 - _number(status, "moment")
     where, entries = status.get("destination") or "its destination", int(_number(status, "entries"))
+    unsent = int(_number(status, "unsent"))
     if status.get("state") in ("failing", "unavailable"):
-        left = f"; {int(_number(status, 'unsent'))} bytes wait" if _number(status, "unsent") else ""
+        left = f"; {unsent} bytes wait" if unsent else ""
         yield wrong(
             "uploads",
             f"the agent cannot send: {status.get('error') or 'it does not say why'}{left}",
@@ -41,6 +42,13 @@ def uploads(case: Case) -> Iterator[Diagnosis]:
             f"the run lives, and its agent has sent nothing for {age:.0f} s",
             "The agent was stopped, or hangs.",
             "Look into agent.log in the run's folder; start another one: goodput agent RUN",
+        )
+    elif unsent:
+        yield warning(
+            "uploads",
+            f"the last agent ended with {unsent} bytes unsent",
+            "They are on disk.",
+            "The next start of the run sends them, or: goodput agent RUN",
         )
     else:
         yield ok("uploads", f"{entries} entries were sent to {where}, the last ones {max(0.0, age):.0f} s ago")
