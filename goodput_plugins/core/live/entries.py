@@ -18,6 +18,9 @@ from goodput_plugins.core.told import Times, Told
 
 Key = tuple[Any, ...]
 
+KNOWN_NS = 600_000_000_000
+"""What was put aside is known again for so long: pages of a log overlap."""
+
 AT_A_TIME = 10_000
 """So many entries are taken in at a time: as columns they need a tenth of the memory."""
 
@@ -61,8 +64,8 @@ class Entries:
         self._new, self._again = [], False
         told = jobs.told(self._job)
         if past is not None:
-            known = self._dropped[0] | self._dropped[1]
-            if told.ours or any(key not in known for key in _keys(told, past.called)):
+            older, newer = self._dropped
+            if told.ours or any(key not in older and key not in newer for key in _keys(told, 0, past.called)):
                 raise Unsettled
             told.leave_out([(0, past.called - 1)])
         self._told.join(told)
@@ -88,7 +91,7 @@ class Entries:
         life = rest.lives[0]
         told, copies = self._told, self._told.copies + self._told.found
         written = dict(zip(told.steps.times, told.steps.written, strict=True))
-        self._dropped = self._dropped[1], set(_keys(told, past.called))
+        self._dropped = self._dropped[1], set(_keys(told, past.called - KNOWN_NS, past.called))
         told.leave_out([(0, past.called - 1)])
         context = life.steps.times[:CONTEXT]
         told.steps.times = context + told.steps.times
@@ -121,11 +124,11 @@ class Entries:
         self._life, self._start = state["life"], state["start"]
 
 
-def _keys(told: Told, called: int) -> Iterator[Key]:
-    """What was told of the time before a moment."""
+def _keys(told: Told, low: int, high: int) -> Iterator[Key]:
+    """What was told of the time between two moments."""
     for time, number in zip(told.steps.times, told.numbers, strict=True):
-        if time < called:
+        if low <= time < high:
             yield "step", time, number
     for kind, column in (("begin", told.begins), ("end", told.ends)):
-        yield from ((kind, time) for time in column.times if time < called)
-    yield from (tuple(event) for event in told.others if event.time < called)
+        yield from ((kind, time) for time in column.times if low <= time < high)
+    yield from (tuple(event) for event in told.others if low <= event.time < high)
