@@ -248,6 +248,24 @@ def test_an_exporters_library_is_missing(monkeypatch: pytest.MonkeyPatch) -> Non
     is_wrong(diagnoses(GOODPUT_EXPORTERS="tensorboard")["exporters"], "pip install 'goodput-plugins[tensorboard]'")
 
 
+def test_without_googles_libraries_only_their_absence_is_wrong() -> None:
+    """In an interpreter where nothing of Google's, gRPC's or other exporters' can be imported."""
+    script = (
+        "import sys, time\n"
+        "for name in ('google', 'grpc', 'grpc_status', 'requests', 'prometheus_client', 'tensorboardX'):\n"
+        "    sys.modules[name] = None\n"
+        "from goodput_plugins.doctor import examine\n"
+        "from goodput_plugins.doctor.case import Case\n"
+        "environ = {'GOODPUT_EXPORTERS': 'cloud-logging', 'GCE_METADATA_HOST': '127.0.0.1:9', 'GOODPUT_PROJECT': 'p'}\n"
+        "for title, group in examine(Case(None, environ, now=time.time_ns())):\n"
+        "    for one in group: print(one.id, one.level, one.text)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=True)
+    assert "exporters wrong cloud-logging needs google.cloud.logging" in done.stdout
+    assert "credentials wrong" in done.stdout and "permissions unknown" in done.stdout
+    assert "fault of ours" not in done.stdout
+
+
 def test_an_exporter_that_this_version_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cloud_module, "SENT_TO", ("cloud-logging",))
     found = diagnoses(GOODPUT_EXPORTERS="prometheus")["exporters"]
@@ -299,6 +317,11 @@ def test_apis(here: Cloud) -> None:
     here.apis["monitoring.googleapis.com"] = "DISABLED"
     found = diagnoses(**here.environ)["apis"]
     is_wrong(found, "monitoring.googleapis.com is off", "gcloud services enable monitoring.googleapis.com")
+
+
+def test_an_endpoint_on_the_loopback_interface_needs_no_credentials(here: Cloud) -> None:
+    environ = {"GOODPUT_EXPORTERS": "cloud-logging", "GOODPUT_LOGGING_ENDPOINT": "127.0.0.1:9"}
+    assert diagnoses(**{**here.environ, **environ})["credentials"].level is Level.OK
 
 
 def test_services_that_do_not_tell(here: Cloud) -> None:

@@ -25,6 +25,15 @@ class Unanswered(Exception):
     """The service did not answer, or not to these credentials."""
 
 
+def is_local(address: str) -> bool:
+    """Whether ``host:port`` is on the loopback interface, where no credentials are sent."""
+    try:
+        from goodput_plugins.exporters.endpoints import is_loopback
+    except ImportError:
+        return False
+    return is_loopback(address.rpartition(":")[0])
+
+
 def identity() -> str:
     """Whose credentials this process has, once Google has given a token for them.
 
@@ -70,15 +79,15 @@ def enabled(case: Case, project: str, wanted: Iterable[str]) -> set[str]:
 def _ask(
     case: Case, variable: env.Variable, host: str, method: str, path: str, body: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    from google.auth.credentials import AnonymousCredentials
-    from google.auth.exceptions import GoogleAuthError
-    from google.auth.transport.requests import AuthorizedSession
-    from requests.exceptions import RequestException
-
-    from goodput_plugins.exporters.endpoints import is_loopback
-
+    try:
+        from google.auth.credentials import AnonymousCredentials
+        from google.auth.exceptions import GoogleAuthError
+        from google.auth.transport.requests import AuthorizedSession
+        from requests.exceptions import RequestException
+    except ImportError as error:
+        raise Unanswered(f"{error.name} is not installed") from None
     address = variable.read(case.environ) or host
-    local = is_loopback(address.rpartition(":")[0])
+    local = is_local(address)
     try:
         with AuthorizedSession(AnonymousCredentials() if local else _credentials()) as session:
             url = f"{'http' if local else 'https'}://{address}{path}"
