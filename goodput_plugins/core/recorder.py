@@ -221,7 +221,11 @@ class Recorder(NullRecorder):
         self._event(Kind.FACT, count, name=what.value, duration=duration, data=of if of is None else short(of))
 
     def plugin(self, name: str, version: str, sees: tuple[str, ...], *, device: str | None = None) -> None:
-        """The plugin is armed and can see these buckets; the ``device`` may be the ``host`` itself, or ``unseen``."""
+        """The plugin is armed and can see these buckets.
+
+        The ``device`` may be the ``host`` itself; or nothing will tell when it has done a step (``unseen``); or a
+        step's work is handed to it at the end of the step's call (``deferred``).
+        """
         where = {} if device is None else {"device": device}
         self._event(Kind.PLUGIN, name=name, data={"version": version, "sees": list(sees)} | where)
 

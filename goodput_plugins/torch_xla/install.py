@@ -70,5 +70,5 @@ def _training_is_xla(module: Any, hooks: Hooks, metrics: Metrics) -> Executions 
 
     alone = threading.current_thread() is threading.main_thread() or module._XLAC._xla_num_devices() == 1
     known = alone and DEVICE_TIME.read() != "off"
-    hooks.recorder.plugin(NAME, module.__version__, SEES, device=None if known else "unseen")
+    hooks.recorder.plugin(NAME, module.__version__, SEES, device="deferred" if known else "unseen")
     return Executions(metrics, hooks.recorder) if known else None

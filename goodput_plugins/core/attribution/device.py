@@ -48,12 +48,16 @@ class DeviceSteps:
         self.dispatched = self.begins if same else array("q", self.dispatched)
 
 
-def on_device(called: list[int], done: list[int], pieces: Sequence[Piece], until: int) -> DeviceSteps:
+def on_device(
+    called: list[int], done: list[int], pieces: Sequence[Piece], until: int, *, deferred: bool = False
+) -> DeviceSteps:
     """Steps by the device's clock. A step that was not sampled keeps the device busy to the next.
+
+    Where work is ``deferred`` to the end of a call, all compiling in it comes before the work.
 
     Comprehensions choose the larger of two, since a call of ``max`` for each of a million steps is slow.
     """
-    handed = _handed(called, pieces, until)
+    handed = _compiled(called, done, pieces) if deferred else _handed(called, pieces, until)
     free = [when if when > given else given for when, given in zip(done, handed, strict=True)]
     if sorted(free) != free:
         free = list(accumulate(free, max))
@@ -97,6 +101,16 @@ def _handed(called: list[int], pieces: Sequence[Piece], until: int) -> list[int]
             moment = compiling[at].end
             at += 1
         handed[step] = moment
+    return handed
+
+
+def _compiled(called: list[int], done: list[int], pieces: Sequence[Piece]) -> list[int]:
+    """When each call had compiled what it handed over."""
+    handed = list(called)
+    for piece in pieces:
+        step = bisect_right(called, piece.start) - 1
+        if piece.source[0] is Bucket.PROGRAM_STARTUP and step >= 0:
+            handed[step] = piece.end if done[step] == UNKNOWN or piece.end <= done[step] else handed[step]
     return handed
 
 

@@ -136,7 +136,7 @@ def _check_settled(attempt: Attempt, group: Group, past: Past) -> None:
     seen = attempt.seen
     shifts = any(seen.numbers[at] not in (UNKNOWN, number) for at, number in seen.corrections)
     device = any(when != UNKNOWN for when in seen.done)
-    if seen.waits_stall != past.waits_stall or device != past.device:
+    if (seen.waits_stall, seen.deferred, device) != (past.waits_stall, past.deferred, past.device):
         raise Unsettled
     early = any(s.steps is not None and s.steps < past.steps for s in seen.saves if s.position is None)
     if group.stride != past.stride or shifts or early or seen.file_restores or seen.counts:

@@ -229,7 +229,7 @@ def open_ledger(attempt: Attempt, stride: int) -> Ledger:
     ledger.waited = [(p.start, p.end) for p in pieces if p.source == WAIT]
     if any(when != UNKNOWN for when in seen.done[:count]):
         host = list(called)
-        ledger.device = device = on_device(host, seen.done[:count].tolist(), pieces, until)
+        ledger.device = device = on_device(host, seen.done[:count].tolist(), pieces, until, deferred=seen.deferred)
         pieces = idle_pieces(pieces, device, until)
         starts, ends = idle_waits(list(starts), list(ends), host, device)
         called = device.begins

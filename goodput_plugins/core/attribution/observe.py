@@ -79,6 +79,7 @@ class Observed:
         last_sign: when the process was last known to be alive.
         waits_stall: the device is the host, so that every wait for data stalls.
         device_unseen: it is not, and nothing will tell when it has done a step.
+        deferred: a step's work is compiled and handed to the device at the end of its call.
         dangling: when activities of the training thread began whose end has not come.
         past: what was attributed before; None if this is all of the life.
     """
@@ -106,6 +107,7 @@ class Observed:
     last_sign: int = 0
     waits_stall: bool = False
     device_unseen: bool = False
+    deferred: bool = False
     dangling: list[int] = field(default_factory=list)
     past: Past | None = None
 
@@ -140,7 +142,7 @@ def observe(life: Life, until: int | None = None, past: Past | None = None) -> O
     seen = Observed(life, last_sign=life.start, past=past)
     if past is not None:
         seen.saves = [Saved(start, label, committed, position=at) for start, label, committed, at in past.saves]
-        seen.waits_stall, seen.noticed = past.waits_stall, past.noticed
+        seen.waits_stall, seen.deferred, seen.noticed = past.waits_stall, past.deferred, past.noticed
     _take_steps(seen, steps, until)
     watch = _Watch(seen, steps.thread or 0)
     for event in events:
@@ -326,6 +328,7 @@ class _Watch:
                 seen.sees.update(map(str, data.get("sees", ())))
                 seen.waits_stall |= data.get("device") == "host"
                 seen.device_unseen |= data.get("device") == "unseen"
+                seen.deferred |= data.get("device") == "deferred"
 
     def commit(self, event: Event) -> None:
         """The newest save under that label is durable; of those without one, the newest that is not yet."""

@@ -62,7 +62,7 @@ class Past:
         saves: ``(start, label, committed, position)`` of its saves that may still be told of.
         elsewhere: ``(start, end, activity, name, thread)`` of what other threads were at; end None: not told yet.
         waited: it has waited for data.
-        waits_stall, noticed, device: as :class:`Observed` has them; whether the device tells.
+        waits_stall, deferred, noticed, device: as :class:`Observed` has them; whether the device tells.
         stuck: rule 7 so far.
         positions, files: what its durable saves hold; to those of earlier attempts they are added when it has ended.
 
@@ -84,6 +84,7 @@ class Past:
     elsewhere: list[tuple[int, int | None, str, str | None, int]] = field(default_factory=list)
     waited: bool = False
     waits_stall: bool = False
+    deferred: bool = False
     noticed: bool = False
     device: bool = False
     stuck: Stuck = field(default_factory=Stuck)

@@ -192,6 +192,7 @@ def _past(
         ],
         waited=(goes_on and before is not None and before.waited) or _has_waited(ledger, cut.called),
         waits_stall=seen.waits_stall,
+        deferred=seen.deferred,
         noticed=seen.noticed,
         device=ledger.device is not None,
         stuck=stuck_so_far(ledger, cut.at),
