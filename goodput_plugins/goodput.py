@@ -258,6 +258,10 @@ class ElasticGoodputCalculator(GoodputCalculator):
 
 def _path(job_name: str, logger_name: str, retention: timedelta | None) -> Path:
     """The folder of a run of that name, or of the one that the environment names instead; else what its log holds."""
+    if url := rundir.remote():
+        from goodput_plugins.exporters.bucket import mirror
+
+        return mirror(url, environ.RUN_NAME.read() or job_name)
     below = rundir.root()
     for name in (environ.RUN_NAME.read(), job_name):
         folder = rundir.run_dir(name, below)

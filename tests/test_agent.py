@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from goodput_plugins.agent import loop, tail
+from goodput_plugins.agent import duties, loop, shipping, tail
 from goodput_plugins.agent.door import Door
 from goodput_plugins.agent.loop import Agent
 from goodput_plugins.agent.position import NAME, Position, Positions
+from goodput_plugins.agent.shipping import Shipping
 from goodput_plugins.agent.status import Status
 from goodput_plugins.agent.tail import Tail
 from goodput_plugins.core import compact, files
@@ -79,11 +80,21 @@ class Memory:
         return log
 
 
-def agent(folder: Path, memory: Memory, door: Door | None = None, **more: Any) -> Agent:
-    positions = Positions(folder, "memory")
-    more.setdefault("trainer_lives", lambda: False)
-    shipped = Tail(folder, positions)
-    return Agent(folder, shipped, positions, compact.entries, memory, door or Door(), Status(), **more)
+class Sender(Agent):
+    """An agent with that one duty, which can be told to do it."""
+
+    def __init__(self, folder: Path, memory: Memory, door: Door | None = None, **more: Any) -> None:
+        positions, status = Positions(folder, "memory"), Status()
+        more.setdefault("trainer_lives", lambda: False)
+        self.shipping = Shipping(Tail(folder, positions), positions, compact.entries, memory, status)
+        super().__init__(folder, [self.shipping], door or Door(), status, **more)
+
+    def ship(self) -> None:
+        self.shipping()
+        self.round()
+
+
+agent = Sender
 
 
 def told(log: RunLog) -> list[Any]:
@@ -105,17 +116,17 @@ def test_what_is_sent_in_parts_is_what_lies_on_disk(tmp_path: Path, seed: int, m
     monkeypatch.setattr(compact, "LARGEST", 300)
     random, memory = Random(seed), Memory()
     recorder = Recorder(tmp_path, segment=4_000)
-    shipping = agent(tmp_path, memory)
+    sender = agent(tmp_path, memory)
     for _ in range(6_000):
         recorder.step()
         if random.random() < 0.01:
             recorder.heartbeat()
         if random.random() < 0.05:
-            shipping.ship()
+            sender.ship()
         if random.random() < 0.005:
-            shipping = agent(tmp_path, memory)  # another one, from the place on disk
+            sender = agent(tmp_path, memory)  # another one, from the place on disk
     recorder.end()
-    assert shipping.ship()
+    sender.ship()
     assert len(list(tmp_path.glob("*.jsonl"))) > 3
     assert told(memory.log()) == on_disk(tmp_path)
     assert memory.log().notes == []
@@ -123,13 +134,13 @@ def test_what_is_sent_in_parts_is_what_lies_on_disk(tmp_path: Path, seed: int, m
 
 def test_steps_of_an_open_line_are_sent_before_it_ends(tmp_path: Path) -> None:
     recorder, memory = Recorder(tmp_path), Memory()
-    shipping = agent(tmp_path, memory)
+    sender = agent(tmp_path, memory)
     for _ in range(10):
         recorder.step()
-    shipping.ship()
+    sender.ship()
     assert len(memory.log().lives[0].steps.times) == 10
     recorder.step()
-    shipping.ship()
+    sender.ship()
     assert len(memory.log().lives[0].steps.times) == 11
 
 
@@ -209,14 +220,14 @@ def test_lines_are_taken_whole_where_that_is_asked_for(tmp_path: Path) -> None:
 
 def test_a_journal_that_was_deleted_goes_on_in_its_next_segment(tmp_path: Path) -> None:
     recorder, memory = Recorder(tmp_path), Memory()
-    shipping = agent(tmp_path, memory)
+    sender = agent(tmp_path, memory)
     recorder.step()
-    shipping.ship()
+    sender.ship()
     recorder.journal.path.unlink()
     recorder.journal.tend()
     recorder.run = None
     recorder.step()
-    shipping.ship()
+    sender.ship()
     assert len(memory.log().lives[0].steps.times) == 2
 
 
@@ -264,12 +275,12 @@ def test_what_cannot_be_sent_is_sent_later_and_costs_ever_fewer_tries(tmp_path: 
     memory.fault = Unreached("no network")
     recorder.step()
     door = Sleeper()
-    shipping = agent(tmp_path, memory, door, trainer_lives=lambda: now[0] < 700, clock=lambda: now[0])
-    shipping.run()
+    sender = agent(tmp_path, memory, door, trainer_lives=lambda: now[0] < 700, clock=lambda: now[0])
+    sender.run()
     assert told(memory.log()) == on_disk(tmp_path)
     assert sum(waits[:40]) > 600 or memory.tries < 60
-    failed = [wait for wait in waits if wait > loop.INTERVAL]
-    assert max(failed) <= loop.LONGEST_PAUSE and len(set(failed)) > 3
+    failed = [wait for wait in waits if wait > shipping.INTERVAL]
+    assert max(failed) <= duties.LONGEST_PAUSE and len(set(failed)) > 3
 
 
 def test_an_agent_with_nothing_left_to_do_goes(tmp_path: Path) -> None:
@@ -303,9 +314,9 @@ def test_told_to_go_it_goes_when_the_trainer_has_or_soon(tmp_path: Path) -> None
             now[0] += seconds
 
     memory = Memory()
-    shipping = agent(tmp_path, memory, Sleeper(), clock=lambda: now[0], trainer_lives=lambda: True)
-    shipping.leave()
-    shipping.run()
+    sender = agent(tmp_path, memory, Sleeper(), clock=lambda: now[0], trainer_lives=lambda: True)
+    sender.leave()
+    sender.run()
     assert now[0] <= loop.LEAVE + 1 and memory.entries
 
 
@@ -313,15 +324,15 @@ def test_what_is_refused_is_counted_over_all_agents(tmp_path: Path, capsys: pyte
     recorder, memory = Recorder(tmp_path), Memory()
     recorder.step()
     memory.refuses = 1
-    shipping = agent(tmp_path, memory)
-    shipping.ship()
+    sender = agent(tmp_path, memory)
+    sender.ship()
     assert "1 entries were refused and are dropped" in capsys.readouterr().out
     assert dropped_by_agent(tmp_path) == 1
     assert [slug for slug, _ in read(tmp_path)[0].notes] == ["dropped-entries"]
 
 
 def test_a_large_backlog_is_sent_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "BATCH", 10_000)
+    monkeypatch.setattr(shipping, "BATCH", 10_000)
     monkeypatch.setattr(tail, "AT_ONCE", 3_000)
     recorder, memory = Recorder(tmp_path), Memory()
     for _ in range(20_000):
@@ -354,8 +365,7 @@ def test_who_asks_is_answered_when_everything_is_sent(tmp_path: Path) -> None:
 
     def serve() -> None:
         door.wait(30)
-        assert agent(tmp_path, memory, door).ship()
-        door.answer(sent=True)
+        agent(tmp_path, memory, door).ship()
 
     serving = threading.Thread(target=serve)
     serving.start()

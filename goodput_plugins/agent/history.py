@@ -15,14 +15,16 @@ from pathlib import Path
 
 from goodput_plugins.agent.position import Positions, replace
 from goodput_plugins.agent.status import log
-from goodput_plugins.agent.tail import attempt_and_segment
 from goodput_plugins.core.compact import Attempts
+from goodput_plugins.core.journal_reading import by_segment
 from goodput_plugins.core.rundir import SUFFIX
 from goodput_plugins.exporters.cloud_logging_reading import Reading
 from goodput_plugins.exporters.errors import Unreached
 
 PLACE = "agent.history"
 """Where pages are kept until all are there, in the run's directory."""
+INTERVAL = 4.8
+"""Seconds between two pages."""
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,200}", re.A)
 
@@ -35,6 +37,8 @@ class History:
         positions: what was sent from here.
         make_reading: of the run's log, kept in the given folder.
     """
+
+    interval = INTERVAL
 
     def __init__(self, folder: Path, positions: Positions, make_reading: Callable[[Path], Reading]) -> None:
         self._folder = folder
@@ -62,6 +66,9 @@ class History:
             log(f"the run's history cannot be kept ({error}).")
         self._close(found)
 
+    def unsent(self) -> int:
+        return 0
+
     def _close(self, found: int) -> None:
         if found:
             log(f"{found} attempts that other machines recorded were fetched.")
@@ -78,7 +85,7 @@ class History:
         with entries.open() as lines:
             for line in lines:
                 attempts.add(json.loads(line).get("jsonPayload") or {})
-        here = {attempt_and_segment(path)[0] for path in self._folder.glob(f"*{SUFFIX}")}
+        here = {by_segment(path)[0] for path in self._folder.glob(f"*{SUFFIX}")}
         files = [file for file in attempts.files() if file[0] not in here and _NAME.fullmatch(file[0])]
         new = {attempt for attempt, _, _ in files}
         self._positions.received |= new

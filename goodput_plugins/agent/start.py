@@ -16,8 +16,10 @@ from typing import Any
 
 from goodput_plugins import environ as env
 from goodput_plugins.agent.door import Door
+from goodput_plugins.agent.duties import Duty
 from goodput_plugins.agent.loop import SILENT, Agent
 from goodput_plugins.agent.position import Positions
+from goodput_plugins.agent.shipping import Shipping
 from goodput_plugins.agent.status import Status, log
 from goodput_plugins.agent.tail import Tail
 from goodput_plugins.core import compact, rundir
@@ -89,12 +91,32 @@ def make(
     Raises:
         Unavailable: nothing can be sent; the text says why.
     """
-    wanted = env.words(env.EXPORTERS.read(environ))
-    known = [exporter for exporter in wanted or ["cloud-logging"] if exporter in KNOWN]
-    for exporter in set(wanted) - set(known):
-        log(f"the exporter {exporter} comes with a later version.")
-    if not known:
+    duties: list[Duty] = []
+    if url := rundir.remote(environ):
+        duties.append(_uploads(url, folder, status))
+    wanted = env.words(env.EXPORTERS.read(environ)) or ["off" if url else "cloud-logging"]
+    for exporter in wanted:
+        if exporter == "cloud-logging":
+            duties += _logging(name, folder, status, environ)
+        elif exporter != "off":
+            log(f"the exporter {exporter} comes with a later version.")
+    if not duties:
         raise Unavailable(f"GOODPUT_EXPORTERS names none that this version has ({', '.join(KNOWN)}).")
+    holder = NameLock()
+    return Agent(folder, duties, door, status, trainer_lives=lambda: holder.is_taken(folder), stay=stay)
+
+
+def _uploads(url: str, folder: Path, status: Status) -> Duty:
+    """What keeps the journals in a bucket."""
+    from goodput_plugins.agent.uploads import Uploads
+    from goodput_plugins.exporters.bucket import Bucket
+
+    status.destination = url
+    return Uploads(folder, Bucket(url), Tail(folder, Positions(folder, url)), status)
+
+
+def _logging(name: str, folder: Path, status: Status, environ: Mapping[str, str]) -> list[Duty]:
+    """What sends the journals to Cloud Logging, and fetches what others sent there."""
     from goodput_plugins.agent.history import History
     from goodput_plugins.exporters import cloud_logging, google_cloud
     from goodput_plugins.exporters.cloud_logging_reading import Reading
@@ -105,19 +127,9 @@ def make(
     in_events = env.LOG_FORMAT.read(environ) == "ml-goodput"
     positions = Positions(folder, writer.destination + (" ml-goodput" if in_events else ""))
     tail = Tail(folder, positions, whole_lines=in_events)
-    holder = NameLock()
-    return Agent(
-        folder,
-        tail,
-        positions,
-        _events_of(tail) if in_events else compact.entries,
-        writer,
-        door,
-        status,
-        trainer_lives=lambda: holder.is_taken(folder),
-        stay=stay,
-        idle=History(folder, positions, lambda place: Reading(place, project, logger, name, environ=environ)),
-    )
+    make_entries = _events_of(tail) if in_events else compact.entries
+    history = History(folder, positions, lambda place: Reading(place, project, logger, name, environ=environ))
+    return [Shipping(tail, positions, make_entries, writer, status), history]
 
 
 def _events_of(tail: Tail) -> Callable[[Stretch], Iterable[Mapping[str, Any]]]:

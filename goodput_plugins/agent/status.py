@@ -24,6 +24,7 @@ class Status:
         entries: how many entries were sent.
         bytes: of the journals that they hold.
         dropped: how many entries were refused for ever, over all agents of the run.
+        uploads: how many times a journal was written to a bucket.
         unsent: how many bytes of the journals are not sent, where the agent left any.
         error: what the last try failed with; empty if it did not.
         moment: when this was so, s since the epoch.
@@ -35,6 +36,7 @@ class Status:
     entries: int = 0
     bytes: int = 0
     dropped: int = 0
+    uploads: int = 0
     unsent: int = 0
     error: str = ""
     moment: float = 0.0

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from goodput_plugins.agent.position import NOTHING, Position, Positions
 from goodput_plugins.core.compact import Stretch
-from goodput_plugins.core.journal_reading import first_line
+from goodput_plugins.core.journal_reading import by_segment, first_line
 from goodput_plugins.core.rundir import SUFFIX
 
 AT_ONCE = 1024 * 1024
@@ -60,6 +60,12 @@ class Tail:
             if header is not None:
                 yield from self._of_attempt(attempt, header, files, now)
 
+    def journals(self, now: float) -> Iterator[Path]:
+        """The files of all attempts that will stay."""
+        for attempt, files in sorted(self._attempts().items()):
+            if self._is_sure(attempt, files, now):
+                yield from files.values()
+
     def sent(self) -> Iterator[Stretch]:
         """What was sent before, again, for a format that builds on it."""
         for attempt, files in sorted(self._attempts().items()):
@@ -84,7 +90,7 @@ class Tail:
         for attempt, files in self._attempts().items():
             position = self._positions[attempt]
             if attempt not in self._positions.received:
-                sizes = {number: _length(path) for number, path in files.items() if number >= position.segment}
+                sizes = {number: filled(path) for number, path in files.items() if number >= position.segment}
                 total += sum(sizes.values()) - min(position.offset, sizes.get(position.segment, 0))
         return total
 
@@ -92,8 +98,8 @@ class Tail:
         """Each attempt's segments, by number."""
         found: dict[str, dict[int, Path]] = {}
         for path in self._folder.glob(f"*{SUFFIX}"):
-            attempt, number = attempt_and_segment(path)
-            found.setdefault(attempt, {})[number] = path
+            attempt, number = by_segment(path)
+            found.setdefault(attempt, {})[int(number or 0)] = path
         return {attempt: dict(sorted(files.items())) for attempt, files in found.items()}
 
     def _is_sure(self, attempt: str, files: dict[int, Path], now: float) -> bool:
@@ -130,7 +136,7 @@ class Tail:
                 continue
             if number > position.segment:
                 position = Position(number, 0)
-            follows = any(later > number and _length(files[later]) for later in files)
+            follows = any(later > number and filled(files[later]) for later in files)
             while data := self._next(path, position.offset, now, last=follows):
                 stretch = Stretch(run, attempt, start, number, position.offset, data)
                 position = Position(number, position.offset + len(data))
@@ -152,12 +158,6 @@ class Tail:
         return data
 
 
-def attempt_and_segment(path: Path) -> tuple[str, int]:
-    """The attempt that a journal is of, and which of its files it is: ``x.jsonl``, ``x.001.jsonl``."""
-    attempt, _, number = path.stem.rpartition(".")
-    return (attempt, int(number)) if number.isdigit() else (path.stem, 0)
-
-
 def _read(path: Path, offset: int) -> bytes:
     """The bytes from a place on, as far as they are final; none where the file is gone."""
     try:
@@ -171,7 +171,13 @@ def _read(path: Path, offset: int) -> bytes:
     return data.partition(b"\0")[0]
 
 
-def _length(path: Path) -> int:
+def newest(folder: Path) -> tuple[str, int]:
+    """The journal that was begun last, and how much it holds."""
+    path = max(folder.glob(f"*{SUFFIX}"), key=by_segment, default=None)
+    return ("", 0) if path is None else (path.name, filled(path))
+
+
+def filled(path: Path) -> int:
     """How much a file holds: what a mapping reserved behind it is NUL."""
     try:
         with path.open("rb", 0) as file:

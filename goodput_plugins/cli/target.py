@@ -18,6 +18,10 @@ def path_of(target: str | None) -> Path:
     Raises:
         UnusableData: there is nothing of that name.
     """
+    if target is not None and rundir.is_remote(target):
+        return _mirror(target, None)
+    if url := rundir.remote():
+        return Path(target) if target is not None and os.path.lexists(target) else _mirror(url, target)
     below = rundir.root()
     if target is None:
         return _newest(below)
@@ -32,6 +36,13 @@ def path_of(target: str | None) -> Path:
     if len(begun) == 1:
         return begun[0]
     raise UnusableData(f"there is no file {target} here, and no run {target} below {below}{_hint(target, below)}.")
+
+
+def _mirror(url: str, run: str | None) -> Path:
+    """A folder here with what lies in a bucket."""
+    from goodput_plugins.exporters.bucket import mirror
+
+    return mirror(url, run)
 
 
 def _newest(below: Path) -> Path:

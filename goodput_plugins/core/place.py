@@ -18,9 +18,11 @@ from goodput_plugins import environ as env
 from goodput_plugins.core import rundir
 from goodput_plugins.core.events import SCHEMA, Event, Kind, encode
 from goodput_plugins.core.guard import say
-from goodput_plugins.core.journal import Journal
+from goodput_plugins.core.journal import SEGMENT, Journal
 from goodput_plugins.core.name_lock import NameLock
 
+SEGMENT_IN_BUCKET = 1024 * 1024
+"""How large a segment grows that is uploaded in whole each time it has grown, bytes."""
 MOST = 100
 """How many living primaries of one name are told apart."""
 
@@ -133,10 +135,11 @@ class Place:
 
     def _make(self, path: Path) -> Journal:
         header, most = self._header(path), float(env.MAX_BYTES.read(self._environ))
+        segment = SEGMENT_IN_BUCKET if rundir.remote(self._environ) else SEGMENT
         try:
-            return Journal(path, header, most=most)
+            return Journal(path, header, segment=segment, most=most)
         except FileNotFoundError:  # another process of the job removed the empty folder meanwhile
-            return Journal(path, header, most=most)
+            return Journal(path, header, segment=segment, most=most)
 
 
 def _remove(folders: list[Path]) -> None:

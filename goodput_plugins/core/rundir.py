@@ -99,8 +99,31 @@ def decode(component: str) -> str:
 
 
 def root(environ: Mapping[str, str] = os.environ, *, folder: str | None = None) -> Path:
-    """The folder of all runs; a relative one is relative to ``folder``, else to the working directory."""
+    """The folder of all runs; a relative one is relative to ``folder``, else to the working directory.
+
+    Where the runs lie in a bucket, it is a folder on this machine, from which the agent uploads them.
+    """
+    url = remote(environ)
+    if url:
+        return cache(environ) / "spool" / encode(url)
     return Path(here() if folder is None else folder, os.path.expanduser(env.DIR.read(environ)))
+
+
+def remote(environ: Mapping[str, str] = os.environ) -> str:
+    """The URL below which the runs lie; empty where they lie in a folder."""
+    place = env.DIR.read(environ)
+    return place.rstrip("/") if is_remote(place) else ""
+
+
+def is_remote(place: str) -> bool:
+    """Whether this is a URL, such as ``gs://bucket/path``."""
+    return re.match(r"[a-z][a-z0-9+.-]*://.", place) is not None
+
+
+def cache(environ: Mapping[str, str] = os.environ) -> Path:
+    """A folder of ours for this user, outside of any run; it may not exist yet."""
+    home = environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(home) / "goodput-plugins"
 
 
 def run_dir(name: str, below: Path) -> Path:

@@ -34,7 +34,7 @@ from goodput_plugins.core.held import Held
 from goodput_plugins.core.journal import Journal
 from goodput_plugins.core.place import Place
 from goodput_plugins.core.recorder import Recorder
-from goodput_plugins.core.shipper import Shipper, warn_if_ephemeral
+from goodput_plugins.core.shipper import Shipper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,7 +74,6 @@ class Session:
         self._held, self._copies = Held(), Held()
         self._rank: int | None = None
         self._shipper = Shipper(environ)
-        self._exports: dict[str, str] = {}
         self._heart = Heart(self._tend, self._guard)
         self.at_close = self._heart.at_stop
 
@@ -91,10 +90,7 @@ class Session:
 
     def export(self, exporter: str, logger: str = "") -> None:
         """The script itself asks for an exporter; $GOODPUT_EXPORTERS, where it is set, still wins."""
-        if self.state is State.OVER or exporter in self._exports or env.EXPORTERS.read(self._environ):
-            return
-        self._exports[exporter] = logger
-        if self.state is State.RECORDING:
+        if self._shipper.ask(exporter, logger) and self.state is State.RECORDING:
             self._agent_guard(self._ship)
 
     def close(self) -> None:
@@ -190,14 +186,8 @@ class Session:
 
     def _ship(self) -> None:
         """Start the agent, if anything is to be sent, in the one process that speaks for the run."""
-        exporters = env.words(env.EXPORTERS.read(self._environ)) or list(self._exports)
-        if self.journal is None or self._rank:
-            return
-        folder = self.journal.path.parent
-        if not exporters:
-            warn_if_ephemeral(folder, self._environ)
-        elif exporters != ["off"]:
-            self._shipper.start(self._place.run, folder, exporters, next(filter(None, self._exports.values()), ""))
+        if self.journal is not None and not self._rank:
+            self._shipper.start(self._place.run, self.journal.path.parent)
 
     def _move(self) -> None:
         """Begin the journal again under the run's new name."""

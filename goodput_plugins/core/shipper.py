@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from goodput_plugins import environ as env
+from goodput_plugins.core import rundir
 from goodput_plugins.core.guard import say
 from goodput_plugins.core.mounts import file_system
 from goodput_plugins.core.name_lock import AGENT, address
@@ -81,29 +82,38 @@ class Shipper:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
+        self._asked: dict[str, str] = {}
         self._folder: Path | None = None
         self._since = 0.0
 
-    def start(self, run: str, folder: Path, exporters: list[str], logger: str = "") -> None:
-        """Start the agent of a run.
+    def ask(self, exporter: str, logger: str = "") -> bool:
+        """The script asks for an exporter, and a log's name; False if that changes nothing any more."""
+        if exporter in self._asked or env.EXPORTERS.read(self._environ):
+            return False
+        self._asked[exporter] = logger
+        return True
+
+    def start(self, run: str, folder: Path) -> None:
+        """Start the agent of a run, if anything is to be sent.
 
         Args:
             run: the run's name.
             folder: that of the run's journals.
-            exporters: what the agent is to send to.
-            logger: the log's name, where the environment gives none.
         """
+        exporters = env.words(env.EXPORTERS.read(self._environ)) or list(self._asked)
+        if not exporters and not rundir.remote(self._environ):
+            warn_if_ephemeral(folder, self._environ)
         lacking = missing(exporters)
         if lacking:
             say(
                 f"nothing is sent to {' or '.join(lacking)}: the library for it is not installed;",
                 "pip install 'goodput-plugins[gcp]'. Training goes on and is recorded.",
             )
-        wanted = [name for name in exporters if name not in lacking]
-        if not wanted:
+        wanted = [name for name in exporters if name not in lacking and name != "off"]
+        if not wanted and not rundir.remote(self._environ):
             return
         try:
-            _spawn(_command(run), self._environ_of(folder, wanted, logger), folder / LOG)
+            _spawn(_command(run), self._environ_of(folder, wanted), folder / LOG)
         except (OSError, NotImplementedError) as error:
             say(
                 f"the agent that sends what is recorded could not be started ({error}).",
@@ -124,12 +134,12 @@ class Shipper:
         """This is a forked child: the agent is the parent's."""
         self._folder = None
 
-    def _environ_of(self, folder: Path, exporters: list[str], logger: str) -> dict[str, str]:
+    def _environ_of(self, folder: Path, exporters: list[str]) -> dict[str, str]:
         environ = {name: value for name, value in self._environ.items() if name != env.PLUGINS.name}
-        environ[env.EXPORTERS.name] = ",".join(exporters)
-        if "://" not in environ.get(env.DIR.name, ""):
+        environ[env.EXPORTERS.name] = ",".join(exporters) or "off"
+        if not rundir.remote(environ):
             environ[env.DIR.name] = str(folder.parent)
-        if logger:
+        for logger in filter(None, self._asked.values()):
             environ.setdefault(env.LOGGER.name, logger)
         place = Path(__file__).parents[2]
         if place.name not in ("site-packages", "dist-packages"):

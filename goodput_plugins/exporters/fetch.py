@@ -15,7 +15,7 @@ from pathlib import Path
 
 from goodput_plugins import environ as env
 from goodput_plugins.core.errors import UnusableData
-from goodput_plugins.core.rundir import encode
+from goodput_plugins.core.rundir import cache, encode
 from goodput_plugins.exporters.cloud_logging_reading import Reading
 from goodput_plugins.exporters.errors import Unreached
 
@@ -109,8 +109,7 @@ class Pace:
 
 def _cache(environ: Mapping[str, str]) -> Path:
     """Where what was read is kept: the user's cache, else a folder for temporary files."""
-    home = environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    for place in (Path(home) / "goodput-plugins", Path(tempfile.gettempdir()) / f"goodput-plugins-{os.getuid()}"):
+    for place in (cache(environ), Path(tempfile.gettempdir()) / f"goodput-plugins-{os.getuid()}"):
         try:
             place.mkdir(parents=True, exist_ok=True)
         except OSError:
