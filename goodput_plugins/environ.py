@@ -88,7 +88,9 @@ PLUGINS = Variable(
     "GOODPUT_PLUGINS", "Arms the plugins: all that are found, or those in a list.", "auto, off or a list of plugins"
 )
 RUN_NAME = Variable("GOODPUT_RUN_NAME", "Names the run; restarts under one name are one run.")
-DIR = Variable("GOODPUT_DIR", "The folder that holds a folder for each run.", "a path", default="goodput")
+DIR = Variable(
+    "GOODPUT_DIR", "The folder that holds a folder for each run.", "a path, or gs://bucket/path", default="goodput"
+)
 PROCESSES = Variable(
     "GOODPUT_PROCESSES", "Which processes of a job keep a journal.", *_one_of("primary", "all"), default="primary"
 )

@@ -53,9 +53,8 @@ class Storage:
                     self._answer(503, b"{}")
                 elif not name:
                     prefix = query.get("prefix", [""])[0]
-                    items = [
-                        about(bucket, one, data) for one, data in sorted(storage.objects.items()) if one.startswith(prefix)
-                    ]
+                    found = sorted(name for name in storage.objects if name.startswith(prefix))
+                    items = [about(bucket, name, storage.objects[name]) for name in found]
                     self._answer(200, json.dumps({"kind": "storage#objects", "items": items}).encode())
                 elif name not in storage.objects:
                     self._answer(404, b'{"error": {"code": 404, "message": "No such object"}}')

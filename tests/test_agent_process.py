@@ -355,3 +355,45 @@ def test_three_attempts_on_three_machines_are_one_report(tmp_path: Path, cloud: 
     finally:
         for machine in machines:
             machine.end()
+
+
+# --- what is said at the start -----------------------------------------------------------------------
+
+
+def test_a_recorder_of_the_script_asks_for_the_log_that_it_names(job: Job) -> None:
+    del job.variables["GOODPUT_EXPORTERS"], job.variables["GOODPUT_RUN_NAME"]
+    done = job(
+        "from goodput_plugins import measurement\n"
+        "recorder = measurement.GoodputRecorder('r', 'a_log', logging_enabled=True)\n"
+        "for number in range(5): recorder.record_step_start_time(number)"
+    )
+    assert done.stderr == ""
+    assert {entry["logName"] for entry in job.cloud.entries(RUN)} == {"projects/a-project/logs/a_log"}
+
+
+@pytest.mark.parametrize("said", ["nothing of Google", "off", "a logger of its own"])
+def test_a_recorder_of_the_script_that_cannot_or_may_not_send_is_quiet(job: Job, said: str) -> None:
+    del job.variables["GOODPUT_EXPORTERS"]
+    if said == "off":
+        job.variables["GOODPUT_EXPORTERS"] = "off"
+    if said == "nothing of Google":
+        for name in ("GOODPUT_PROJECT", "GOODPUT_LOGGING_ENDPOINT"):
+            del job.variables[name]
+    own = "print" if said == "a logger of its own" else "None"
+    done = job(
+        "from goodput_plugins import measurement\nfrom goodput_plugins.core import shipper\n"
+        f"recorder = measurement.GoodputRecorder('r', 'a_log', logging_enabled=True, cloud_logger={own})\n"
+        "for number in range(5): recorder.record_step_start_time(number)",
+        GOOGLE_CLOUD_PROJECT="",
+        GOOGLE_APPLICATION_CREDENTIALS="",
+    )
+    assert done.stderr == "" and not (job.folder / "agent.log").exists()
+
+
+def test_a_disk_that_ends_with_the_container_is_told_once(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    del job.variables["GOODPUT_EXPORTERS"]
+    kind = "from goodput_plugins.core import shipper\nshipper.file_system = lambda fd: 'overlay'\n"
+    assert job(kind + "train(2)").stderr == ""
+    told = job(kind + "train(2)", KUBERNETES_SERVICE_HOST="10.0.0.1").stderr
+    assert told.count("on the disk of this container, which ends with it") == 1
+    assert job("train(2)", KUBERNETES_SERVICE_HOST="10.0.0.1", GOODPUT_EXPORTERS="off").stderr == ""

@@ -92,7 +92,8 @@ def make(
         Unavailable: nothing can be sent; the text says why.
     """
     duties: list[Duty] = []
-    if url := rundir.remote(environ):
+    url = rundir.remote(environ)
+    if url:
         duties.append(_uploads(url, folder, status))
     wanted = env.words(env.EXPORTERS.read(environ)) or ["off" if url else "cloud-logging"]
     for exporter in wanted:

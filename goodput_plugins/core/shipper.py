@@ -33,7 +33,12 @@ _ORCHESTRATORS = ("KUBERNETES_SERVICE_HOST", "CLOUD_ML_JOB_ID")
 """Set in a pod, and in a job of Vertex AI: there a container goes when its process ends."""
 _SHELL = "/bin/sh"
 _IN_BACKGROUND = '"$@" &'
-_NEEDS = {"cloud-logging": "google/cloud/logging_v2", "cloud-monitoring": "google/cloud/monitoring_v3"}
+_BUCKET = "the bucket"
+_NEEDS = {
+    _BUCKET: "gcsfs",
+    "cloud-logging": "google/cloud/logging_v2",
+    "cloud-monitoring": "google/cloud/monitoring_v3",
+}
 
 
 def missing(exporters: list[str]) -> list[str]:
@@ -101,7 +106,9 @@ class Shipper:
             folder: that of the run's journals.
         """
         exporters = env.words(env.EXPORTERS.read(self._environ)) or list(self._asked)
-        if not exporters and not rundir.remote(self._environ):
+        if rundir.remote(self._environ).startswith("gs://"):
+            exporters = [_BUCKET, *exporters]
+        if not exporters:
             warn_if_ephemeral(folder, self._environ)
         lacking = missing(exporters)
         if lacking:
@@ -110,7 +117,7 @@ class Shipper:
                 "pip install 'goodput-plugins[gcp]'. Training goes on and is recorded.",
             )
         wanted = [name for name in exporters if name not in lacking and name != "off"]
-        if not wanted and not rundir.remote(self._environ):
+        if not wanted or self._folder is not None:
             return
         try:
             _spawn(_command(run), self._environ_of(folder, wanted), folder / LOG)
@@ -136,7 +143,7 @@ class Shipper:
 
     def _environ_of(self, folder: Path, exporters: list[str]) -> dict[str, str]:
         environ = {name: value for name, value in self._environ.items() if name != env.PLUGINS.name}
-        environ[env.EXPORTERS.name] = ",".join(exporters) or "off"
+        environ[env.EXPORTERS.name] = ",".join(name for name in exporters if name != _BUCKET) or "off"
         if not rundir.remote(environ):
             environ[env.DIR.name] = str(folder.parent)
         for logger in filter(None, self._asked.values()):
