@@ -6,7 +6,7 @@ import weakref
 from typing import Any, TypeVar
 
 from goodput_plugins.core.errors import PluginUnavailable
-from goodput_plugins.core.guard import Guard
+from goodput_plugins.core.guard import guard_of
 from goodput_plugins.core.patching import Hooks
 from goodput_plugins.core.session import Session, current
 from goodput_plugins.orbax.install import SEES, install_for, installed
@@ -55,7 +55,7 @@ def _orbax() -> Any:
 
 def _watch(module: Any, session: Session, manager: Any) -> None:
     version = getattr(module, "__version__", "unknown")
-    hooks = Hooks(session.recorder, Guard("orbax"), at_close=session.at_close)
+    hooks = Hooks(session.recorder, guard_of("orbax"), at_close=session.at_close)
     try:
         install_for(module, hooks, weakref.WeakSet([manager]))
     except (AttributeError, ImportError) as error:
