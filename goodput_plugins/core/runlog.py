@@ -12,7 +12,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, compress
 from operator import add, sub
 
 from goodput_plugins.core.events import Event, Kind, is_number
@@ -82,24 +82,24 @@ class Steps:
         if len(grown) < len(told):
             done = [~n for n in told if n < 0]  # ~n is -1 - n
             whens = done[1::2]
-            self.done_ordinals.extend(done[: 2 * len(whens) : 2])
-            self.done.extend([run.time + when for when in whens])
+            self.done_ordinals.fromlist(done[: 2 * len(whens) : 2])
+            self.done.fromlist([run.time + when for when in whens])
         times = list(accumulate(grown[2::3], initial=run.time))
         self.told = first + len(times)
         if run.thread != self.thread:
             return
         took = grown[1::3]
         if any(took):
-            told_waits = zip(times, grown[::3], took, strict=False)
-            waits = [(time + after, lasted) for time, after, lasted in told_waits if lasted]
-            self.wait_starts.extend([start for start, _ in waits])
-            self.wait_ends.extend([start + lasted for start, lasted in waits])
-        self.times.extend(times)
-        self.ordinals.extend(range(first, first + len(times)))
+            starts = list(map(add, times, grown[::3]))
+            ends = list(map(add, starts, took))
+            self.wait_starts.fromlist(starts if all(took) else list(compress(starts, took)))
+            self.wait_ends.fromlist(ends if all(took) else list(compress(ends, took)))
+        self.times.fromlist(times)
+        self.ordinals.fromlist(list(range(first, first + len(times))))
         if is_number(run.step):
-            self.numbers.extend(range(run.step, run.step + len(times)))
+            self.numbers.fromlist(list(range(run.step, run.step + len(times))))
         else:
-            self.numbers.extend([UNKNOWN] * len(times))
+            self.numbers.fromlist([UNKNOWN] * len(times))
 
     def _add_sum(self, event: Event) -> None:
         """Equal steps, of which only the sum is known: shares of it, to the nanosecond in all."""
