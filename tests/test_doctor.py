@@ -204,6 +204,15 @@ def test_a_disk_that_will_be_gone(tmp_path: Path) -> None:
     is_wrong(diagnoses(GOODPUT_DIR=str(tmp_path / "file" / "runs"))["disk"], "is no folder")
 
 
+def test_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("gcsfs", reason="gcsfs is not installed here")
+    environ = {"GOODPUT_DIR": "gs://my-bucket/runs", "XDG_CACHE_HOME": str(tmp_path)}
+    found = diagnoses(**environ)
+    assert found["disk"].level is Level.OK and "kept in gs://my-bucket/runs" in found["disk"].text
+    assert "gs://my-bucket/runs" in found["run"].text
+    is_wrong(diagnoses(**{**environ, "GOODPUT_DIR": "nowhere://x/y"})["disk"], "nowhere", "pip install")
+
+
 @pytest.mark.parametrize(
     ("recorder", "monitor", "metrics", "ids"),
     [

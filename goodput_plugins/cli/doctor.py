@@ -8,6 +8,7 @@ import time
 from argparse import Namespace
 from collections import Counter
 from dataclasses import asdict
+from pathlib import Path
 
 from goodput_plugins.cli.progress import working
 from goodput_plugins.cli.target import path_of
@@ -28,7 +29,7 @@ def run(options: Namespace) -> int:
     Returns:
         1 if something is wrong, else 0.
     """
-    path = path_of(options.target) if options.target else rundir.newest_run(rundir.root())
+    path = _path(options.target)
     with working("examining"):
         groups = dict(examine(Case(path, now=time.time_ns())))
     counts = Counter(diagnosis.level for found in groups.values() for diagnosis in found)
@@ -37,6 +38,14 @@ def run(options: Namespace) -> int:
     else:
         _draw(groups, counts)
     return 1 if counts[Level.WRONG] else 0
+
+
+def _path(target: str | None) -> Path | None:
+    """The run's folder, that of this machine first: there its agent writes; None where there is no run."""
+    if target is None:
+        return rundir.newest_run(rundir.root())
+    here = rundir.run_dir(target, rundir.root())
+    return here if rundir.journals(here) else path_of(target)
 
 
 def _as_json(groups: dict[str, list[Diagnosis]], counts: Counter[Level], run: str | None) -> dict[str, object]:

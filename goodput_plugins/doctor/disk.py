@@ -31,6 +31,10 @@ def disk(case: Case) -> Iterator[Diagnosis]:
             "Set GOODPUT_DIR to a folder that can be written.",
         )
         return
+    url = rundir.remote(case.environ)
+    if url:
+        yield _bucket(url, folder)
+        return
     why = _GOES.get(kind, _swept(folder))
     if kind.startswith("fuse"):
         yield warning(
@@ -49,6 +53,19 @@ def disk(case: Case) -> Iterator[Diagnosis]:
     else:
         told = f"a {kind} disk" if kind else "a disk of unknown kind"
         yield ok("disk", f"{folder} is on {told}{', a remote one' if is_remote(kind) else ''}")
+
+
+def _bucket(url: str, folder: Path) -> Diagnosis:
+    """Whether what uploads to a bucket is installed."""
+    try:
+        from fsspec import get_filesystem_class
+
+        get_filesystem_class(url.partition("://")[0])
+    except (ImportError, ValueError) as error:
+        text = f"{url} cannot be used ({error})"
+        meaning = f"Runs stay in {folder} on this machine, and go with it."
+        return wrong("disk", text, meaning, "pip install 'goodput-plugins[gcp]' (s3://, abfs://: their fsspec library)")
+    return ok("disk", f"runs are kept in {url}", f"The agent uploads them; until then they lie below {folder}.")
 
 
 def _existing(folder: Path) -> Path:

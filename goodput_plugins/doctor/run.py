@@ -22,7 +22,7 @@ _LOSSES = {"unusable-journal", "lost-lines"}
 def found(case: Case) -> Iterator[Diagnosis]:
     """Whether there is a run at all."""
     if case.path is None:
-        below = rundir.root(case.environ)
+        below = rundir.remote(case.environ) or rundir.root(case.environ)
         yield unknown(
             "run",
             f"no run below {below}",
