@@ -26,7 +26,7 @@ from goodput_plugins.core.foreign import read_entries
 
 RUN = "r"
 TRAIN = """
-import os, signal, subprocess, sys, time
+import multiprocessing, os, signal, subprocess, sys, time
 from goodput_plugins.core.session import current
 recorder = current().recorder
 def train(steps, first=0, each=0.02):
@@ -148,11 +148,9 @@ def test_a_script_ends_with_everything_sent_and_its_pipe_closed(job: Job) -> Non
     open_files = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()}
     assert not [one for one in open_files if one.startswith("pipe:")]
     assert str(job.folder / "agent.log") in open_files
-    assert os.getsid(pid) not in (os.getsid(0), pid) or os.getsid(pid) == pid
+    assert os.getsid(pid) != os.getsid(0)
     assert RUN in Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
     assert same(job.report_of_log(), reported(job.folder))
-    until(lambda: job.status["state"] == "done")
-    assert "done" in job.log
 
 
 def test_a_script_that_makes_processes_and_waits_for_any(job: Job) -> None:
@@ -162,6 +160,10 @@ def test_a_script_that_makes_processes_and_waits_for_any(job: Job) -> None:
 train(5)
 for _ in range(1000):
     subprocess.run(["/bin/true"], check=True)
+workers = multiprocessing.get_context("fork").Pool(2)  # as a DataLoader's
+assert workers.map(abs, range(10)) == list(range(10))
+workers.close()
+workers.join()
 pids = [os.fork() for _ in range(3)]
 if 0 in pids:
     os._exit(0)
@@ -231,6 +233,16 @@ def test_a_fault_of_ours_while_starting_it_leaves_training_alone(job: Job) -> No
     assert reported(job.folder)["steps"]["count"] == 5
 
 
+def test_without_a_project_or_credentials_the_agent_says_so_and_goes(job: Job) -> None:
+    del job.variables["GOODPUT_PROJECT"], job.variables["GOODPUT_LOGGING_ENDPOINT"]
+    key = job.run.folder / "key.json"
+    key.write_text("{}")
+    done = job("train(100)", GOOGLE_APPLICATION_CREDENTIALS=str(key), GOOGLE_CLOUD_PROJECT="")
+    assert done.stderr == ""
+    until(lambda: job.status.get("state") == "unavailable")
+    assert "set GOODPUT_PROJECT" in job.log
+
+
 def test_without_the_library_the_script_is_told_what_to_install(job: Job) -> None:
     done = job("from goodput_plugins.core import shipper\nshipper._is_installed = lambda package: False\ntrain(5)")
     assert done.stderr.count("pip install 'goodput-plugins[gcp]'") == 1
@@ -262,17 +274,19 @@ def test_a_killed_trainer_and_its_restart_are_sent_whole(job: Job) -> None:
 
 
 def test_agents_killed_again_and_again_lose_nothing_and_repeat_nothing(job: Job) -> None:
-    training = job.start("train(1200)")
-    for _ in range(3):
-        until(lambda: job.status.get("state") == "shipping")
-        pid = job.status["pid"]
-        time.sleep(1)
+    """Each next one has stood by; the last one sends the rest, and goes."""
+    training = job.start("train(700)")
+    until(lambda: job.status.get("state") == "shipping")
+    for _ in range(2):
+        pid, following = job.status["pid"], by_hand(job)
+        time.sleep(2)
+        assert job.status["pid"] == pid and following.poll() is None
         job.kill_agent()
-        by_hand(job)
-        until(lambda pid=pid: job.status["pid"] != pid)
+        until(lambda following=following: job.status["pid"] == following.pid)
     assert training.wait(60) == 0
-    assert job.steps_sent() == list(range(1200))
+    assert job.steps_sent() == list(range(700))
     assert same(job.report_of_log(), reported(job.folder))
+    assert following.wait(60) == 0 and job.status["state"] == "done"
 
 
 def by_hand(job: Job) -> subprocess.Popen[bytes]:
@@ -297,20 +311,6 @@ def test_both_killed_the_next_start_sends_what_was_left(job: Job) -> None:
     (first, _) = read_entries(job.cloud.entries(RUN))[0].lives
     assert first.steps.numbers.tolist() == list(range(len(first.steps.numbers))) and len(first.steps.numbers) > 50
     assert same(job.report_of_log(), reported(job.folder))
-
-
-def test_a_second_agent_stands_by_and_takes_over(job: Job) -> None:
-    training = job.start("train(500)")
-    until(lambda: job.status.get("state") == "shipping")
-    first = job.status["pid"]
-    second = by_hand(job)
-    time.sleep(2)
-    assert job.status["pid"] == first and second.poll() is None
-    os.kill(first, signal.SIGKILL)
-    until(lambda: job.status["pid"] == second.pid)
-    assert training.wait(60) == 0
-    assert job.steps_sent() == list(range(500))
-    assert second.wait(60) == 0
 
 
 def test_a_trainer_that_is_pid_1_of_its_namespace_takes_its_agent_along(job: Job) -> None:

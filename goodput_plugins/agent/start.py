@@ -58,6 +58,8 @@ def run(name: str, *, stay: bool = False, environ: Mapping[str, str] = os.enviro
         status.state, status.error = "unavailable", str(error)
         status.save(folder)
         log(f"nothing is sent: {error}")
+        door.wait(0.0)
+        door.answer(sent=False)
         return 1
     log(f"sending the run {name!r} to {status.destination}.")
     asked.then(agent)

@@ -9,6 +9,7 @@ is gone at once, so ``os.wait`` of the script never meets it. It inherits no des
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -170,7 +171,13 @@ def _spawn(command: list[str], environ: Mapping[str, str], log: Path) -> None:
         *((os.POSIX_SPAWN_CLOSE, fd) for fd in _inherited()),
     ]
     shell = os.posix_spawn(
-        _SHELL, ["sh", "-c", _IN_BACKGROUND, "sh", *command], environ, file_actions=actions, setsid=True
+        _SHELL,
+        ["sh", "-c", _IN_BACKGROUND, "sh", *command],
+        environ,
+        file_actions=actions,
+        setsid=True,
+        setsigmask=(),  # what the script blocks or ignores, the agent does not
+        setsigdef=(signal.SIGTERM, signal.SIGCHLD),
     )
     with suppress(OSError):  # the script ignores SIGCHLD, or another thread of it waits for whatever ends
         os.waitpid(shell, 0)

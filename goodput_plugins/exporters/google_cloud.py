@@ -69,7 +69,7 @@ def call(function: Callable[..., Any], request: Any, seconds: float) -> Any:
         raise Unreached(_brief(error), slow=True) from error
     except exceptions.TooManyRequests as error:
         raise Unreached(_brief(error), quota=True) from error
-    except (exceptions.GoogleAPICallError, GoogleAuthError) as error:
+    except (exceptions.GoogleAPIError, GoogleAuthError) as error:
         raise Unreached(_brief(error)) from error
 
 
