@@ -52,6 +52,7 @@ def run(name: str, *, stay: bool = False, environ: Mapping[str, str] = os.enviro
     if not _stand_by(folder, door, asked, stay):
         return 0
     status = Status(dropped=dropped_by_agent(folder))
+    status.save(folder)
     try:
         agent = make(name, folder, door, status, stay=stay, environ=environ)
     except Unavailable as error:
