@@ -109,7 +109,9 @@ EXPORTERS = Variable(
 )
 UPLOAD_INTERVAL = Variable("GOODPUT_UPLOAD_INTERVAL", "Seconds between two uploads.", *_POSITIVE, default="30")
 ROLLING_WINDOWS = Variable("GOODPUT_ROLLING_WINDOWS", "Lengths of rolling windows, in seconds.", *_POSITIVES)
-TENSORBOARD_DIR = Variable("GOODPUT_TENSORBOARD_DIR", "The folder for TensorBoard.", "a path")
+TENSORBOARD_DIR = Variable(
+    "GOODPUT_TENSORBOARD_DIR", "The folder for TensorBoard; by default tensorboard in the run's folder.", "a path"
+)
 LOGGER = Variable("GOODPUT_LOGGER", "The Cloud Logging log to write to; by default goodput_<run name>.")
 LOG_FORMAT = Variable(
     "GOODPUT_LOG_FORMAT", "The form of log entries.", *_one_of("compact", "ml-goodput"), default="compact"
@@ -122,6 +124,15 @@ PROJECT = Variable("GOODPUT_PROJECT", "The Google Cloud project to write to.")
 LOCATION = Variable("GOODPUT_LOCATION", "The location label of exported series.")
 REPLICA_ID = Variable("GOODPUT_REPLICA_ID", "The replica label of exported series.")
 ACCELERATOR_TYPE = Variable("GOODPUT_ACCELERATOR_TYPE", "The accelerator label of exported series.")
+HEARTBEAT = Variable(
+    "GOODPUT_HEARTBEAT",
+    "Whether Cloud Monitoring gets a heartbeat of the process, too.",
+    *_one_of("on", "off"),
+    default="off",
+)
+PROMETHEUS_ADDRESS = Variable(
+    "GOODPUT_PROMETHEUS_ADDRESS", "Where the agent answers Prometheus.", *_ADDRESS, default="0.0.0.0:9464"
+)
 LOGGING_ENDPOINT = Variable("GOODPUT_LOGGING_ENDPOINT", "Another address of Cloud Logging.", *_ADDRESS)
 MONITORING_ENDPOINT = Variable("GOODPUT_MONITORING_ENDPOINT", "Another address of Cloud Monitoring.", *_ADDRESS)
 TPU_ENDPOINT = Variable("GOODPUT_TPU_ENDPOINT", "Another address of the TPU API.", *_ADDRESS)

@@ -68,7 +68,7 @@ class Runner:
 
     def recorded(self) -> tuple[dict[str, Any], list[Event]]:
         """The header and the events of the one journal there is; each step of a run as a STEP."""
-        (journal,) = self.journals
+        (journal,) = (path for path in self.journals if path.suffix == ".jsonl")  # an agent writes beside
         read = read_journal(journal, journal.read_bytes())
         assert not read.torn
         events: list[Event] = []

@@ -24,7 +24,6 @@ from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.core.events import SCHEMA, Event, Kind, encode
 from goodput_plugins.core.name_lock import NameLock
 from goodput_plugins.doctor import case as case_module
-from goodput_plugins.doctor import cloud as cloud_module
 from goodput_plugins.doctor import examine, examined, frameworks, google
 from goodput_plugins.doctor.case import Case
 from goodput_plugins.doctor.diagnosis import Diagnosis, Level, ok
@@ -275,12 +274,6 @@ def test_without_googles_libraries_only_their_absence_is_wrong() -> None:
     assert "fault of ours" not in done.stdout
 
 
-def test_an_exporter_that_this_version_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cloud_module, "SENT_TO", ("cloud-logging",))
-    found = diagnoses(GOODPUT_EXPORTERS="prometheus")["exporters"]
-    is_wrong(found, "comes with a later version", "cloud-logging", level=Level.WARNING)
-
-
 def test_no_metadata_server_no_project_no_location(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere.json")
     found = diagnoses(GOODPUT_EXPORTERS="cloud-monitoring", GCE_METADATA_HOST="127.0.0.1:9")
@@ -390,6 +383,17 @@ def test_uploads(tmp_path: Path) -> None:
         is_wrong(diagnoses(run)["uploads"], "has sent nothing for")
     finally:
         lock.release()
+
+
+def test_when_values_went_out_last(tmp_path: Path) -> None:
+    now = time.time_ns()
+    run = told_by_agent(write(tmp_path), exporters={"tensorboard": {"last_success": now - 5 * 10**9}})
+    found = diagnoses(run)
+    assert found["values"].level is Level.OK and "tensorboard: the last values went out 5 s ago" in found["values"].text
+    assert "uploads" not in found
+    for last in (None, now - 1000 * 10**9):
+        told_by_agent(run, exporters={"cloud-monitoring": {"last_success": last, "last_error": "no credentials"}})
+        is_wrong(diagnoses(run)["values"], "cloud-monitoring gets nothing: no credentials", "agent.log")
 
 
 def test_points_that_were_refused(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """How others reach a run's agent: a socket that one agent of a run holds while it lives.
 
 A second agent finds it taken, and stands by. The training process asks here, at its end, that
-everything be sent, and gets its answer once it is.
+everything be sent, and gets its answer once it is; and so when a monitor of the script's stops, for the last values.
 """
 
 from __future__ import annotations
@@ -12,19 +12,28 @@ from contextlib import suppress
 from pathlib import Path
 
 from goodput_plugins.core.name_lock import AGENT, address
-from goodput_plugins.core.shipper import SENT, UNSENT
+from goodput_plugins.core.shipper import ASKS, SENT, UNSENT, VALUES
 
 
 class Door:
     """One agent's hold on a run directory.
 
     Attributes:
-        waiting: the addresses of those that wait for an answer.
+        waiting: the addresses of those that wait until everything is sent.
+        watching: and of those that wait for the last values.
+        asked: how often somebody asked.
     """
 
     def __init__(self) -> None:
         self.waiting: list[bytes] = []
+        self.watching: list[bytes] = []
+        self.asked = 0
         self._socket: socket.socket | None = None
+
+    @property
+    def is_waited_at(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return bool(self.waiting or self.watching)
 
     def take(self, folder: Path) -> bool:
         """Whether this is the one agent of that directory now."""
@@ -46,25 +55,35 @@ class Door:
         select.select([self._socket], [], [], max(0.0, seconds))
         while True:
             try:
-                _, sender = self._socket.recvfrom(64)
+                message, sender = self._socket.recvfrom(64)
             except OSError:
                 return
-            if isinstance(sender, bytes) and sender:
-                self.waiting.append(sender)
+            if isinstance(sender, bytes) and sender and message in (ASKS, VALUES):
+                (self.waiting if message == ASKS else self.watching).append(sender)
+                self.asked += 1
 
     def wake(self) -> None:
-        """End the wait that goes on; a signal handler may call it."""
-        if self._socket is not None:
+        """End the wait that goes on; a signal handler or another thread may call it."""
+        held = self._socket
+        if held is not None:
             with suppress(OSError):  # so many are waiting there that it ends anyway
-                self._socket.sendto(b"", self._socket.getsockname())
+                held.sendto(b"", held.getsockname())
 
     def answer(self, *, sent: bool) -> None:
         """Tell those that wait that everything was sent, or that it cannot be."""
         waiting, self.waiting = self.waiting, []
-        for sender in waiting:
+        self._tell(waiting, SENT if sent else UNSENT)
+
+    def show(self) -> None:
+        """Tell those that wait for the last values that these are where they can be by now."""
+        watching, self.watching = self.watching, []
+        self._tell(watching, SENT)
+
+    def _tell(self, addresses: list[bytes], answer: bytes) -> None:
+        for sender in addresses:
             try:
                 if self._socket is not None:
-                    self._socket.sendto(SENT if sent else UNSENT, sender)
+                    self._socket.sendto(answer, sender)
             except OSError:  # it has gone
                 continue
 

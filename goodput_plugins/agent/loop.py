@@ -9,12 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from goodput_plugins.agent.door import Door
 from goodput_plugins.agent.duties import Duty, Turn
 from goodput_plugins.agent.status import Status, log
 from goodput_plugins.agent.tail import newest
 
+PAUSE = 4.8
+"""Seconds between two looks whether the run goes on, at most."""
 ASKED = 0.5
 """Seconds between two tries while somebody waits for them."""
 ASKED_FOR = 10.0
@@ -27,6 +30,16 @@ LEAVE = 20.0
 """So long after it was told to go the agent goes, though the trainer lives, s."""
 
 
+class Reports(Protocol):
+    """What sends reports, beside; see :class:`goodput_plugins.agent.metrics.Metrics`."""
+
+    def start(self) -> None: ...
+    def ask(self) -> None: ...
+    def is_kept(self) -> bool: ...
+    def is_sent(self) -> bool: ...
+    def finish(self) -> None: ...
+
+
 class Agent:
     """Serves one run.
 
@@ -37,6 +50,7 @@ class Agent:
         status: how it does, as it tells others.
         trainer_lives: whether a living process holds the run.
         stay: go on after the trainer's end, for the next one.
+        reports: what sends reports meanwhile, if any are to be sent.
         clock: seconds, never stepping back.
     """
 
@@ -49,6 +63,7 @@ class Agent:
         *,
         trainer_lives: Callable[[], bool],
         stay: bool = False,
+        reports: Reports | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folder = folder
@@ -57,6 +72,8 @@ class Agent:
         self._status = status
         self._trainer_lives = trainer_lives
         self._stay = stay
+        self._reports = reports
+        self._heard = 0
         self._clock = clock
         self._told: tuple[object, ...] = ()
         self._seen: tuple[str, int] | None = None
@@ -71,11 +88,15 @@ class Agent:
 
     def run(self) -> None:
         """Go round until there is nothing left to do."""
+        if self._reports is not None:
+            self._reports.start()
         while True:
             all_done = self.round()
             if self._is_over(all_done):
                 break
             self._wait()
+        if self._reports is not None:
+            self._reports.finish()
         self._status.state = "done"
         self._status.unsent = sum(turn.duty.unsent() for turn in self._turns)
         self._status.save(self._folder)
@@ -85,15 +106,25 @@ class Agent:
     def round(self) -> bool:
         """Do what is due; whether everything is done."""
         hurry = bool(self._door.waiting) or self._leave_at < float("inf")
+        self._ask_for_values()
         for turn in self._turns:
             turn.go(self._clock(), asked=hurry)
         failed = [turn for turn in self._turns if turn.error]
-        if not failed:
-            self._door.answer(sent=True)
-        elif any(turn.slow for turn in failed):
+        if any(turn.slow for turn in failed):
             self._door.answer(sent=False)
+        elif not failed and (self._reports is None or self._reports.is_kept()):
+            self._door.answer(sent=True)
+        if self._reports is None or self._reports.is_sent():
+            self._door.show()
         self._tell(failed)
         return not failed
+
+    def _ask_for_values(self) -> None:
+        """Who asks, or goes, wants the last values."""
+        asked = self._door.asked + (self._leave_at < float("inf"))
+        if self._reports is not None and asked != self._heard:
+            self._heard = asked
+            self._reports.ask()
 
     def _tell(self, failed: Sequence[Turn]) -> None:
         """Put down how it does, if that has changed."""
@@ -107,14 +138,15 @@ class Agent:
             status.save(self._folder)
 
     def _wait(self) -> None:
-        waiting = bool(self._door.waiting)
+        waiting = self._door.is_waited_at
         if waiting and self._clock() - self._asked_at > ASKED_FOR:
             self._door.waiting.clear()
+            self._door.show()
             waiting = False
         now = self._clock()
-        pause = min(turn.pause(now) for turn in self._turns)
+        pause = min((turn.pause(now) for turn in self._turns), default=PAUSE)
         self._door.wait(min(pause, ASKED) if waiting or self._leave_at < float("inf") else pause)
-        if self._door.waiting and not waiting:
+        if self._door.is_waited_at and not waiting:
             self._asked_at = self._clock()
 
     def _is_over(self, all_done: bool) -> bool:

@@ -18,7 +18,10 @@ from goodput_plugins import environ as env
 from goodput_plugins.agent.door import Door
 from goodput_plugins.agent.duties import Duty
 from goodput_plugins.agent.loop import SILENT, Agent
+from goodput_plugins.agent.making import Maker
+from goodput_plugins.agent.metrics import Metrics
 from goodput_plugins.agent.position import Positions
+from goodput_plugins.agent.settings import settings
 from goodput_plugins.agent.shipping import Shipping
 from goodput_plugins.agent.status import Status, log
 from goodput_plugins.agent.tail import Tail
@@ -27,10 +30,11 @@ from goodput_plugins.core.compact import Stretch
 from goodput_plugins.core.ml_goodput_stream import Stream
 from goodput_plugins.core.name_lock import NameLock
 from goodput_plugins.core.reading import dropped_by_agent
+from goodput_plugins.core.shipper import MONITOR
 from goodput_plugins.exporters.errors import Unavailable
 
-KNOWN = ("cloud-logging",)
-"""The exporters that this agent has."""
+LOGS = "cloud-logging"
+"""The exporter of journals; the others get reports."""
 LOOK = 1.0
 """Seconds between two looks whether the run has begun, or another agent has gone."""
 
@@ -62,7 +66,7 @@ def run(name: str, *, stay: bool = False, environ: Mapping[str, str] = os.enviro
         door.wait(0.0)
         door.answer(sent=False)
         return 1
-    log(f"sending the run {name!r} to {status.destination}.")
+    log(f"serving the run {name!r}" + (f"; its journals go to {status.destination}." if status.destination else "."))
     asked.then(agent)
     try:
         agent.run()
@@ -98,16 +102,31 @@ def make(
     url = rundir.remote(environ)
     if url:
         duties.append(_uploads(url, folder, status))
-    wanted = env.words(env.EXPORTERS.read(environ)) or ["off" if url else "cloud-logging"]
-    for exporter in wanted:
-        if exporter == "cloud-logging":
+    wanted = env.words(env.EXPORTERS.read(environ)) or ["off" if url else LOGS]
+    others = [exporter for exporter in wanted if exporter not in (LOGS, "off")]
+    if LOGS in wanted:
+        try:
             duties += _logging(name, folder, status, environ)
-        elif exporter != "off":
-            log(f"the exporter {exporter} comes with a later version.")
-    if not duties:
-        raise Unavailable(f"GOODPUT_EXPORTERS names none that this version has ({', '.join(KNOWN)}).")
-    holder = NameLock()
-    return Agent(folder, duties, door, status, trainer_lives=lambda: holder.is_taken(folder), stay=stay)
+        except Unavailable as error:
+            if not duties and not others and not (folder / MONITOR).exists():
+                raise
+            log(f"no journal goes to {LOGS}: {error}")
+    elif not duties and not others and not (folder / MONITOR).exists():
+        raise Unavailable("GOODPUT_EXPORTERS is off, and no monitor of the script's wants anything.")
+    holder, reports = NameLock(), _reports(name, folder, others, door, status, environ)
+    return Agent(
+        folder, duties, door, status, trainer_lives=lambda: holder.is_taken(folder), stay=stay, reports=reports
+    )
+
+
+def _reports(
+    name: str, folder: Path, named: list[str], door: Door, status: Status, environ: Mapping[str, str]
+) -> Metrics:
+    """What sends reports, also where only a monitor that is to come may want any."""
+    maker = Maker(name, folder, environ)
+    metrics = Metrics(folder, lambda: settings(named, folder, environ), maker.plan, status, told=door.wake)
+    maker.sleep = metrics.nap
+    return metrics
 
 
 def _uploads(url: str, folder: Path, status: Status) -> Duty:

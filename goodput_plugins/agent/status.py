@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -11,6 +12,8 @@ from pathlib import Path
 
 from goodput_plugins.agent.position import replace
 from goodput_plugins.core.shipper import STATUS
+
+_saving = threading.Lock()
 
 
 @dataclass
@@ -27,6 +30,8 @@ class Status:
         uploads: how many times a journal was written to a bucket.
         unsent: how many bytes of the journals are not sent, where the agent left any.
         error: what the last try failed with; empty if it did not.
+        exporters: how each exporter of reports does, by name: ``sent``, ``refused``, ``last_success`` (ns since the
+            epoch), ``last_error``, as far as it knows.
         moment: when this was so, s since the epoch.
     """
 
@@ -39,12 +44,13 @@ class Status:
     uploads: int = 0
     unsent: int = 0
     error: str = ""
+    exporters: dict[str, dict[str, object]] = field(default_factory=dict)
     moment: float = 0.0
 
     def save(self, folder: Path) -> None:
         """Put it into the run's directory, if that takes it."""
-        self.moment = time.time()
-        with suppress(OSError):
+        with _saving, suppress(OSError):
+            self.moment = time.time()
             replace(folder / STATUS, json.dumps(asdict(self)).encode())
 
 

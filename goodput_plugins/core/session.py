@@ -93,6 +93,16 @@ class Session:
         if self._shipper.ask(exporter, logger) and self.state is State.RECORDING:
             self._agent_guard(self._ship)
 
+    def monitor(self, wanted: Mapping[str, object]) -> None:
+        """What the script's own monitors want by now: told to the agent, which is started for them."""
+        if self.state is not State.OVER and self._shipper.monitor(wanted) and self.state is State.RECORDING:
+            self._agent_guard(self._ship)
+
+    def last_values(self, seconds: float | None) -> None:
+        """Wait at most so long until the agent has uploaded what is so now; None: ``$GOODPUT_FLUSH_TIMEOUT``."""
+        if self.state is State.RECORDING:
+            self._agent_guard(self._shipper.wait_for_values, seconds)
+
     def close(self) -> None:
         """The process ends now: stop what plugins run, write how it ended, close the journal."""
         end = Guard("session")(self._end)

@@ -24,7 +24,10 @@ from goodput_plugins.core.name_lock import AGENT, address
 
 LOG, STATUS = "agent.log", "agent.json"
 """What the agent says, for people and for programs, in the run's folder."""
-ASKS, SENT, UNSENT = b"flush", b"sent", b"unsent"
+MONITOR = "monitor.json"
+"""What the script's own monitors want, in the run's folder; the agent looks at it again and again."""
+ASKS, VALUES, SENT, UNSENT = b"flush", b"values", b"sent", b"unsent"
+"""What the agent is asked for: that everything be sent; that the last values be. And its answers."""
 RETRY = 0.05
 """While the agent is not there yet it is asked again after so long, s."""
 STARTING = 5.0
@@ -36,15 +39,43 @@ _SHELL = "/bin/sh"
 _IN_BACKGROUND = '"$@" &'
 _BUCKET = "the bucket"
 _NEEDS = {
-    _BUCKET: "gcsfs",
-    "cloud-logging": "google/cloud/logging_v2",
-    "cloud-monitoring": "google/cloud/monitoring_v3",
+    _BUCKET: ("gcsfs", "gcp"),
+    "cloud-logging": ("google/cloud/logging_v2", "gcp"),
+    "cloud-monitoring": ("google/cloud/monitoring_v3", "gcp"),
+    "tensorboard": ("tensorboardX", "tensorboard"),
+    "prometheus": ("prometheus_client", "prometheus"),
 }
+"""The package that each exporter imports, and our extra that brings it."""
 
 
 def missing(exporters: list[str]) -> list[str]:
     """Which of these exporters lack their library; looked for without importing anything."""
-    return [name for name in exporters if name in _NEEDS and not _is_installed(_NEEDS[name])]
+    return [name for name in exporters if name in _NEEDS and not _is_installed(_NEEDS[name][0])]
+
+
+def installed(exporters: list[str]) -> list[str]:
+    """Those of these exporters that have their library; of the others it is said what to install."""
+    lacking = missing(exporters)
+    if lacking:
+        extras = ",".join(dict.fromkeys(_NEEDS[name][1] for name in lacking))
+        say(
+            f"nothing is sent to {' or '.join(lacking)}: the library for it is not installed;",
+            f"pip install 'goodput-plugins[{extras}]'. Training goes on and is recorded.",
+        )
+    return [name for name in exporters if name not in lacking]
+
+
+def tell_agent(folder: Path, monitors: Mapping[str, object] | None) -> None:
+    """Write down what the script's monitors want; where it has none, what an earlier process wanted goes."""
+    import json
+
+    path = folder / MONITOR
+    if monitors is None:
+        path.unlink(missing_ok=True)
+        return
+    beside = path.with_suffix(f".{os.getpid()}.tmp")
+    beside.write_text(json.dumps(monitors))
+    beside.replace(path)
 
 
 def warn_if_ephemeral(folder: Path, environ: Mapping[str, str]) -> None:
@@ -63,9 +94,14 @@ def warn_if_ephemeral(folder: Path, environ: Mapping[str, str]) -> None:
         )
 
 
-def google_cloud_is_at_hand(environ: Mapping[str, str]) -> bool:
-    """Whether anything says that a project of Google Cloud can be reached from here; asks no network."""
-    named = (env.PROJECT.name, env.CLOUD_PROJECT.name, env.LOGGING_ENDPOINT.name, "GOOGLE_APPLICATION_CREDENTIALS")
+def google_cloud_is_at_hand(environ: Mapping[str, str], endpoint: env.Variable = env.LOGGING_ENDPOINT) -> bool:
+    """Whether anything says that a project of Google Cloud can be reached from here; asks no network.
+
+    Args:
+        environ: the environment.
+        endpoint: which variable may name another address of the service.
+    """
+    named = (env.PROJECT.name, env.CLOUD_PROJECT.name, endpoint.name, "GOOGLE_APPLICATION_CREDENTIALS")
     if any(environ.get(name) for name in named):
         return True
     try:
@@ -89,6 +125,7 @@ class Shipper:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
         self._asked: dict[str, str] = {}
+        self._monitors: Mapping[str, object] | None = None
         self._folder: Path | None = None
         self._since = 0.0
 
@@ -99,26 +136,30 @@ class Shipper:
         self._asked[exporter] = logger
         return True
 
+    def monitor(self, wanted: Mapping[str, object]) -> bool:
+        """The script's monitors want this by now; False if nothing is to be sent at all."""
+        if env.EXPORTERS.read(self._environ) == "off":
+            return False
+        self._monitors = wanted
+        return True
+
     def start(self, run: str, folder: Path) -> None:
-        """Start the agent of a run, if anything is to be sent.
+        """Start the agent of a run, if anything is to be sent; tell it what monitors want.
 
         Args:
             run: the run's name.
             folder: that of the run's journals.
         """
+        tell_agent(folder, self._monitors)
+        if self._folder is not None:
+            return
         exporters = env.words(env.EXPORTERS.read(self._environ)) or list(self._asked)
         if rundir.remote(self._environ).startswith("gs://"):
             exporters = [_BUCKET, *exporters]
         if not exporters:
             warn_if_ephemeral(folder, self._environ)
-        lacking = missing(exporters)
-        if lacking:
-            say(
-                f"nothing is sent to {' or '.join(lacking)}: the library for it is not installed;",
-                "pip install 'goodput-plugins[gcp]'. Training goes on and is recorded.",
-            )
-        wanted = [name for name in exporters if name not in lacking and name != "off"]
-        if not wanted or self._folder is not None:
+        wanted = [name for name in installed(exporters) if name != "off"]
+        if not wanted and self._monitors is None:
             return
         try:
             _spawn(_command(run), self._environ_of(folder, wanted), folder / LOG)
@@ -137,6 +178,13 @@ class Shipper:
             return
         with suppress(OSError, KeyboardInterrupt):  # there is no agent, or nobody wants to wait
             _ask(folder, float(env.FLUSH_TIMEOUT.read(self._environ)), self._since + STARTING)
+
+    def wait_for_values(self, seconds: float | None) -> None:
+        """Give the agent so long to upload the last values; None: ``$GOODPUT_FLUSH_TIMEOUT``."""
+        if self._folder is not None:
+            patience = float(env.FLUSH_TIMEOUT.read(self._environ)) if seconds is None else seconds
+            with suppress(OSError):  # there is no agent, or it takes longer
+                _ask(self._folder, patience, self._since + STARTING, VALUES)
 
     def abandon(self) -> None:
         """This is a forked child: the agent is the parent's."""
@@ -195,8 +243,8 @@ def _inherited() -> list[int]:
     return found
 
 
-def _ask(folder: Path, patience: float, expected: float) -> None:
-    """Ask the agent to send everything and wait for its answer.
+def _ask(folder: Path, patience: float, expected: float, what: bytes = ASKS) -> None:
+    """Ask the agent to send everything, or the last values, and wait for its answer.
 
     Raises:
         OSError: it did not answer, or is not there.
@@ -210,7 +258,7 @@ def _ask(folder: Path, patience: float, expected: float) -> None:
         while True:
             with_answer.settimeout(max(0.001, until - time.monotonic()))
             try:
-                with_answer.sendto(ASKS, address(folder, AGENT))
+                with_answer.sendto(what, address(folder, AGENT))
                 break
             except ConnectionRefusedError:
                 if time.monotonic() > min(until, expected):

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 
 from goodput_plugins import environ as env
-from goodput_plugins.agent.start import KNOWN as SENT_TO
 from goodput_plugins.doctor import google
 from goodput_plugins.doctor.case import Case
 from goodput_plugins.doctor.diagnosis import Diagnosis, ok, unknown, warning, wrong
@@ -34,6 +33,7 @@ LIBRARIES = {
 }
 """What each exporter imports, and our extra that brings it."""
 
+
 def exporters(case: Case) -> Iterator[Diagnosis]:
     """What is asked for, and whether its libraries are here."""
     if not case.exporters:
@@ -44,9 +44,6 @@ def exporters(case: Case) -> Iterator[Diagnosis]:
         module, extra = LIBRARIES[exporter]
         if not _importable(module):
             extras[exporter] = extra
-    for exporter in set(case.exporters) - set(SENT_TO):
-        text = f"{exporter} is asked for; sending there comes with a later version"
-        yield warning("exporters", text, "Nothing is sent there.", f"This version sends to {', '.join(SENT_TO)}.")
     for exporter, extra in extras.items():
         text = f"{exporter} needs {LIBRARIES[exporter][0]}, which is not installed here"
         yield wrong("exporters", text, "Nothing is sent there.", f"pip install 'goodput-plugins[{extra}]'")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from goodput_plugins import environ as env
 from goodput_plugins.core.name_lock import NameLock
 from goodput_plugins.doctor.case import Case
 from goodput_plugins.doctor.diagnosis import Diagnosis, ok, unknown, warning, wrong
@@ -36,7 +37,7 @@ def uploads(case: Case) -> Iterator[Diagnosis]:
             "What is recorded stays on disk, and is sent once that is mended.",
             "Look at the lines on Google Cloud here, and into agent.log in the run's folder.",
         )
-    elif age > LATE_SECONDS and case.folder is not None and NameLock().is_taken(case.folder):
+    elif age > _late(case) and case.folder is not None and NameLock().is_taken(case.folder):
         yield wrong(
             "uploads",
             f"the run lives, and its agent has sent nothing for {age:.0f} s",
@@ -50,8 +51,33 @@ def uploads(case: Case) -> Iterator[Diagnosis]:
             "They are on disk.",
             "The next start of the run sends them, or: goodput agent RUN",
         )
-    else:
+    elif entries or not status.get("exporters"):
         yield ok("uploads", f"{entries} entries were sent to {where}, the last ones {max(0.0, age):.0f} s ago")
+
+
+def values(case: Case) -> Iterator[Diagnosis]:
+    """When each exporter of reports last had values, and what keeps it from them."""
+    each = case.agent.get("exporters") if case.agent is not None else None
+    for name, told in each.items() if isinstance(each, Mapping) else ():
+        if not isinstance(told, Mapping):
+            continue
+        last, error = _number(told, "last_success"), str(told.get("last_error") or "")
+        age = (_number(case.agent or {}, "moment") * 1e9 - last) / 1e9
+        since = f"the last values went out {max(0.0, case.now / 1e9 - last / 1e9):.0f} s ago"
+        if error and (not last or age > _late(case)):
+            yield wrong(
+                "values",
+                f"{name} gets nothing: {error[:200]}" + (f"; {since}" if last else ""),
+                "It lacks the values of that time; journals and `goodput report` have everything.",
+                "Look at the lines on Google Cloud here, and into agent.log in the run's folder.",
+            )
+        elif last:
+            yield ok("values", f"{name}: {since}")
+
+
+def _late(case: Case) -> float:
+    """After so long without a sign the agent of a living run does not send, s."""
+    return LATE_SECONDS + float(env.UPLOAD_INTERVAL.read(case.environ))
 
 
 def refused(case: Case) -> Iterator[Diagnosis]:
@@ -84,4 +110,4 @@ def _number(status: Mapping[str, Any], key: str) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-CHECKS = (uploads, refused)
+CHECKS = (uploads, values, refused)

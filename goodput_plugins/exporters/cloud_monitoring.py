@@ -86,6 +86,7 @@ class CloudMonitoring:
         options: which series, and their labels.
         client: of ``google.cloud.monitoring_v3``.
         last: when a point was last written, by an earlier process too.
+        known: the same, as it is known by now: another exporter of this workload's may have written one.
         save: called with that time whenever it changes.
         now, sleep: the wall clock, and waiting on it.
     """
@@ -96,6 +97,7 @@ class CloudMonitoring:
     options: Options
     client: Any
     last: int = 0
+    known: Callable[[], int] = lambda: 0
     save: Callable[[int], None] = lambda last: None
     now: Callable[[], int] = time.time_ns
     sleep: Callable[[float], None] = time.sleep
@@ -107,6 +109,7 @@ class CloudMonitoring:
             self._write(series, snapshot.now)
             return
         for _ in range(LAST_TRIES):
+            self.last = max(self.last, self.known())
             wait = self.last + PERIOD_NS - self.now()
             if wait > PERIOD_NS:  # the clock was set back: no time of this clock would be taken
                 break
@@ -123,6 +126,7 @@ class CloudMonitoring:
 
     def _write(self, series: Sequence[Series], at: int) -> bool:
         """Write one point of each series; True unless the service could not be reached."""
+        self.last = max(self.last, self.known())
         if at < self.last + PERIOD_NS:
             self.count.held += len(series)
             return True

@@ -34,20 +34,36 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Options:
+class Wanted:
+    """What is sent.
+
+    Attributes:
+        goodput: goodput, badput and the rest of the run so far.
+        badput: badput by source, of rolling windows too.
+        windows: rolling windows.
+        deviation: the deviation of step times, and the ideal step time.
+    """
+
+    goodput: bool = True
+    badput: bool = True
+    windows: bool = True
+    deviation: bool = True
+
+
+ALL = Wanted()
+
+
+@dataclass(frozen=True)
+class Options(Wanted):
     """What is sent, and under which labels.
 
     Attributes:
         accelerator_type: the label of that name; "" where it is not known.
         cluster_name: the label of that name; None: no label.
-        goodput: whether goodput, badput and the rest are sent.
-        deviation: whether the deviation of step times and the ideal step time are sent.
     """
 
     accelerator_type: str = ""
     cluster_name: str | None = None
-    goodput: bool = True
-    deviation: bool = True
 
 
 def series_of(snapshot: Snapshot, options: Options) -> list[Series]:
@@ -55,11 +71,12 @@ def series_of(snapshot: Snapshot, options: Options) -> list[Series]:
     found: list[Series] = []
     if options.goodput:
         found += map(_labelled(options), _goodput(snapshot.report))
+    if options.windows:
         for length, report in snapshot.windows.items():
             found += map(_labelled(options), _interval(report, length))
     if options.deviation:
         found += _steps(snapshot.report, options)
-    return found
+    return [one for one in found if options.badput or not one.metric.startswith(("badput", "interval_badput"))]
 
 
 def badput_of(report: Report) -> Iterator[tuple[str, int]]:

@@ -18,7 +18,7 @@ from tensorboardX import SummaryWriter
 from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.core.report import Report, percent, seconds
 from goodput_plugins.exporters import Snapshot
-from goodput_plugins.exporters.series import badput_of
+from goodput_plugins.exporters.series import ALL, Wanted, badput_of
 
 
 class TensorBoard:
@@ -26,18 +26,20 @@ class TensorBoard:
 
     Args:
         folder: the log directory; an agent that is started again goes on there in a file of its own.
+        wanted: what is written.
     """
 
     name = "tensorboard"
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, wanted: Wanted = ALL) -> None:
         self._writer = SummaryWriter(folder, flush_secs=10)
+        self._wanted = wanted
         self._sent = 0
         self._last: int | None = None
 
     def export(self, snapshot: Snapshot) -> None:
         at, step = snapshot.now / 1e9, snapshot.report.steps.last or 0
-        for tag, value in scalars(snapshot):
+        for tag, value in scalars(snapshot, self._wanted):
             self._writer.add_scalar(tag, value, global_step=step, walltime=at)
             self._sent += 1
         self._writer.flush()
@@ -50,13 +52,26 @@ class TensorBoard:
         self._writer.close()
 
 
-def scalars(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
+def scalars(snapshot: Snapshot, wanted: Wanted = ALL) -> Iterator[tuple[str, float]]:
     """The tags of a snapshot and their values; what is not known has none."""
-    report = snapshot.report
-    yield from _shares(report, "")
+    if wanted.goodput:
+        yield from _run(snapshot.report, wanted)
+    if wanted.deviation:
+        yield from _steps(snapshot.report)
+    if wanted.windows:
+        for length, window in snapshot.windows.items():
+            yield from _shares(window, f"rolling_{length}s/", wanted)
+
+
+def _run(report: Report, wanted: Wanted) -> Iterator[tuple[str, float]]:
+    yield from _shares(report, "", wanted)
     preserved = percent(report.preserved, report.breakdown.elapsed)
     if preserved is not None:
         yield "goodput/preserved", preserved
+    yield "disruptions", float(report.disruptions)
+
+
+def _steps(report: Report) -> Iterator[tuple[str, float]]:
     steps = report.steps
     times = {
         "step_deviation": steps.deviation,
@@ -65,17 +80,14 @@ def scalars(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
         "steps/p99_seconds": steps.p99,
     }
     yield from ((tag, seconds(ns)) for tag, ns in times.items() if ns is not None)
-    yield "disruptions", float(report.disruptions)
-    for length, window in snapshot.windows.items():
-        yield from _shares(window, f"rolling_{length}s/")
 
 
-def _shares(report: Report, prefix: str) -> Iterator[tuple[str, float]]:
+def _shares(report: Report, prefix: str, wanted: Wanted) -> Iterator[tuple[str, float]]:
     elapsed = report.breakdown.elapsed
     if not elapsed:
         return
     yield f"{prefix}goodput/goodput", 100 * report.breakdown.goodput / elapsed
-    for source, ns in badput_of(report):
+    for source, ns in badput_of(report) if wanted.badput else ():
         kind, _, event = source.partition(".")
         tag = f"{kind}/{event}" if kind == Bucket.CUSTOM.value else kind
         yield f"{prefix}badput/{tag.lower()}", 100 * ns / elapsed

@@ -1,0 +1,540 @@
+"""What the agent hands to Cloud Monitoring, TensorBoard and Prometheus is the local report, whoever is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("google.cloud.monitoring_v3", reason="google-cloud-monitoring is not installed here")
+pytest.importorskip("tensorboardX", reason="tensorboardX is not installed here")
+pytest.importorskip("tensorboard", reason="tensorboard is not installed here")
+pytest.importorskip("prometheus_client", reason="prometheus-client is not installed here")
+
+from metric_service import Metrics as Service
+from metric_service import serving
+from prometheus_client.parser import text_string_to_metric_families
+from running import Runner, reported
+
+from goodput_plugins.agent import reports
+from goodput_plugins.agent.making import LAST, Last, Maker
+from goodput_plugins.agent.metrics import Metrics
+from goodput_plugins.agent.reports import Reports
+from goodput_plugins.agent.settings import Settings, settings
+from goodput_plugins.agent.status import Status
+from goodput_plugins.core.shipper import MONITOR
+from goodput_plugins.exporters import Snapshot
+from goodput_plugins.exporters.series import Wanted
+
+TRAIN = """
+import os, sys, time
+from goodput_plugins.core.session import current
+recorder = current().recorder
+def train(steps, first=0, each=0.05):
+    for number in range(first, first + steps):
+        recorder.step(number)
+        time.sleep(each)
+"""
+
+
+def until(true: Callable[[], object], seconds: float = 60.0) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not come to be so"
+        time.sleep(0.1)
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+@dataclass
+class Job:
+    """A job whose reports are sent.
+
+    Attributes:
+        run: runs its scripts.
+        variables: of its environment.
+    """
+
+    run: Runner
+    variables: dict[str, str] = field(default_factory=dict)
+    name: str = "r"
+
+    def environ(self) -> dict[str, str]:
+        known = {"GCE_METADATA_HOST": "127.0.0.1:9", "GOODPUT_RUN_NAME": self.name, "GOODPUT_FLUSH_TIMEOUT": "60"}
+        return self.run.environ(**known, **self.variables)
+
+    def start(self, source: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.run.command(TRAIN + source),
+            env=self.environ(),
+            cwd=self.run.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def agent_by_hand(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "goodput_plugins", "agent", self.name]
+        with (self.folder / "agent.log").open("ab") as log:
+            return subprocess.Popen(command, env=self.environ(), cwd=self.run.folder, stdout=log, stderr=log)
+
+    @property
+    def folder(self) -> Path:
+        return self.run.runs / self.name
+
+    @property
+    def status(self) -> dict[str, Any]:
+        try:
+            status: dict[str, Any] = json.loads((self.folder / "agent.json").read_text())
+        except (OSError, ValueError):
+            return {}
+        return status
+
+    @property
+    def exporters(self) -> dict[str, Any]:
+        return dict(self.status.get("exporters") or {})
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "agent.log").read_text()
+
+    def kill_agent(self) -> None:
+        with suppress(KeyError, ProcessLookupError):
+            os.kill(self.status["pid"], signal.SIGKILL)
+
+
+def scrape(port: int) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def board(folder: Path) -> dict[str, list[tuple[float, int, float]]]:
+    """Each tag's points in TensorBoard's files: wall time, step, value."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    read = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
+    return {
+        tag: [(point.wall_time, point.step, point.value) for point in read.Scalars(tag)]
+        for tag in read.Tags()["scalars"]
+    }
+
+
+# --- a run, from its start to the last word -----------------------------------------------------------
+
+
+@dataclass
+class Told:
+    """What was seen of a run whose agent was killed.
+
+    Attributes:
+        report: what ``goodput report`` says of it.
+        service: what Cloud Monitoring had been told.
+        scraped: what Prometheus saw of the run's end.
+        board: TensorBoard's points.
+        status: the agent's last.
+        exit_seconds: from the last step to the end of the process.
+    """
+
+    job: Job
+    report: dict[str, Any]
+    service: Service
+    scraped: Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
+    board: dict[str, list[tuple[float, int, float]]]
+    status: dict[str, Any]
+    exit_seconds: float
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    job = Job(Runner(tmp_path_factory.mktemp("metrics")))
+    port = free_port()
+    with serving(Service()) as service:
+        job.variables = {
+            "GOODPUT_EXPORTERS": "cloud-monitoring,tensorboard,prometheus",
+            "GOODPUT_UPLOAD_INTERVAL": "1",
+            "GOODPUT_ROLLING_WINDOWS": "5,3600",
+            "GOODPUT_MONITORING_ENDPOINT": f"127.0.0.1:{service.port}",
+            "GOODPUT_PROJECT": "p",
+            "GOODPUT_HEARTBEAT": "on",
+            "GOODPUT_PROMETHEUS_ADDRESS": f"127.0.0.1:{port}",
+        }
+        training = job.start("train(50); time.sleep(0.5); train(270, 50); print(time.time())")
+        try:
+            until(lambda: job.exporters.get("cloud-monitoring", {}).get("sent"))
+            job.kill_agent()
+            killed = job.status["pid"]
+            job.agent_by_hand()
+            until(lambda: job.status["pid"] != killed and job.exporters.get("prometheus", {}).get("last_success"))
+            out, err = training.communicate(timeout=100)
+            assert training.returncode == 0 and err == ""
+            exit_seconds = time.time() - float(out)
+            ended = ("goodput_run_status", (("run", "r"), ("status", "completed")))
+            until(lambda: scrape(port).get(ended) == 1.0)
+            scraped = scrape(port)
+            until(lambda: job.status["state"] == "done")
+            yield Told(
+                job, reported(job.folder), service, scraped, board(job.folder / "tensorboard"), job.status, exit_seconds
+            )
+        finally:
+            training.kill()
+            job.kill_agent()
+
+
+def badput(report: dict[str, Any]) -> dict[str, float]:
+    """Each source's seconds, as exporters name them; what is not known has none."""
+    spent = dict(report["badput_seconds"])
+    custom = spent.pop("CUSTOM_BADPUT_EVENTS") or {}
+    return {name: s for name, s in spent.items() if s is not None} | {
+        f"CUSTOM_BADPUT_EVENTS.{name}": s for name, s in custom.items()
+    }
+
+
+@pytest.mark.timeout(240)
+def test_the_last_values_in_cloud_monitoring_are_the_report(told: Told) -> None:
+    last, report = told.service.last, told.report
+    labels = {"workload_id": "r", "replica_id": "0", "location": "global", "accelerator_type": ""}
+    assert report["status"] == "completed" and report["steps"]["last"] == 319
+    assert last("goodput_time", goodput_source="TOTAL", **labels) == pytest.approx(report["goodput_seconds"], abs=1e-6)
+    assert last("total_elapsed_time") == pytest.approx(report["elapsed_seconds"], abs=1e-6)
+    assert last("disruptions") == report["disruptions"]
+    assert last("performance") == pytest.approx(report["steps"]["ideal_seconds"], abs=1e-6)
+    assert last("step_time_deviation") == pytest.approx(report["steps"]["deviation_seconds"], abs=1e-6)
+    for source, seconds in badput(report).items():
+        assert last("badput_time", badput_source=source) == pytest.approx(seconds, abs=1e-6)
+
+
+def test_nothing_is_refused_though_the_agent_was_killed(told: Told) -> None:
+    service = told.service
+    assert service.refused == []
+    assert told.status["exporters"]["cloud-monitoring"]["refused"] == 0
+    points = next(points for (kind, *_), points in service.written.items() if kind.endswith("/goodput_time"))
+    assert len(points) >= 3  # before the kill, after it, and the last word
+    assert any(kind.endswith("/heartbeat") for kind, *_ in service.written)
+    assert json.loads((told.job.folder / LAST).read_text())["p/global/0"] == points[-1][0]
+
+
+def window(told: Told, length: int) -> dict[str, Any]:
+    """What ``goodput report --from --to`` says of the last word's rolling window."""
+    now = told.status["exporters"]["tensorboard"]["last_success"]
+    begin, end = (f"{at // 10**9}.{at % 10**9:09d}" for at in (now - length * 10**9, now))
+    command = [sys.executable, "-m", "goodput_plugins", "report", str(told.job.folder), "--json"]
+    done = subprocess.run([*command, "--from", begin, "--to", end], capture_output=True, check=True)
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+@pytest.mark.parametrize("length", [5, 3600])
+def test_rolling_windows_are_reports_from_to(told: Told, length: int) -> None:
+    report = window(told, length)
+    share = 100 * report["goodput_seconds"] / report["elapsed_seconds"]
+    assert told.service.last("interval_goodput", rolling_window_size=str(length)) == pytest.approx(share, abs=1e-4)
+    assert told.board[f"rolling_{length}s/goodput/goodput"][-1][2] == pytest.approx(share, abs=1e-4)
+    for source, seconds in badput(report).items():
+        told_share = told.service.last("interval_badput", badput_source=source, rolling_window_size=str(length))
+        assert told_share == pytest.approx(100 * seconds / report["elapsed_seconds"], abs=1e-4)
+    ratio = told.scraped["goodput_window_goodput_ratio", (("run", "r"), ("window_seconds", str(length)))]
+    assert 0 < ratio <= 1
+
+
+def test_tensorboard_has_the_report_and_its_way_there(told: Told) -> None:
+    points = told.board["goodput/goodput"]
+    assert points[-1][1] == told.report["steps"]["last"]
+    assert points[-1][2] == pytest.approx(told.report["goodput_percent"], abs=1e-2)
+    assert len(points) > 5 and points == sorted(points)  # over both agents
+    assert told.board["steps/ideal_seconds"][-1][2] == pytest.approx(told.report["steps"]["ideal_seconds"], rel=1e-4)
+
+
+def test_prometheus_sees_the_report(told: Told) -> None:
+    run = (("run", "r"),)
+    assert told.scraped["goodput_productive_seconds", run] == pytest.approx(told.report["goodput_seconds"], abs=1e-6)
+    assert told.scraped["goodput_elapsed_seconds", run] == pytest.approx(told.report["elapsed_seconds"], abs=1e-6)
+    sources = {dict(labels)["source"]: v for (name, labels), v in told.scraped.items() if "badput_seconds" in name}
+    assert sources == pytest.approx(badput(told.report), abs=1e-6)
+
+
+def test_the_script_does_not_wait_for_the_next_point(told: Told) -> None:
+    assert told.exit_seconds < 30  # it would have waited 60 s for what it was told to wait for
+
+
+def test_the_doctor_says_when_values_went_out(told: Told) -> None:
+    from goodput_plugins.doctor.case import Case
+    from goodput_plugins.doctor.uploads import refused, values
+
+    case = Case(told.job.folder, {}, now=time.time_ns())
+    lines = [one.text for one in values(case)]
+    assert len(lines) == 3 and all("the last values went out" in line for line in lines)
+    assert [one.text for one in refused(case)] == ["nothing was refused"]
+
+
+# --- what does not work holds up nothing --------------------------------------------------------------
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    made = Job(Runner(tmp_path))
+    yield made
+    made.kill_agent()
+
+
+def test_an_endpoint_that_is_down_costs_nothing(job: Job) -> None:
+    job.variables = {
+        "GOODPUT_EXPORTERS": "cloud-monitoring,tensorboard",
+        "GOODPUT_UPLOAD_INTERVAL": "1",
+        "GOODPUT_MONITORING_ENDPOINT": f"127.0.0.1:{free_port()}",
+        "GOODPUT_PROJECT": "p",
+    }
+    begun = time.monotonic()
+    out, err = job.start("train(60); print('trained')").communicate(timeout=100)
+    assert (out, err) == ("trained\n", "") and time.monotonic() - begun < 40
+    until(lambda: job.exporters.get("cloud-monitoring", {}).get("failed"))
+    assert "UNAVAILABLE" in job.exporters["cloud-monitoring"]["last_error"] or "ServiceUnavailable" in str(
+        job.exporters["cloud-monitoring"]["last_error"]
+    )
+    assert job.log.count("cloud-monitoring: ") <= 2
+    last = board(job.folder / "tensorboard")["goodput/goodput"][-1]
+    assert last[1] == 59 and last[2] == pytest.approx(reported(job.folder)["goodput_percent"], abs=1e-2)
+
+
+def test_without_libraries_the_script_is_told_once_what_to_install(job: Job) -> None:
+    job.variables = {"GOODPUT_EXPORTERS": "prometheus,tensorboard,cloud-monitoring"}
+    source = "from goodput_plugins.core import shipper\nshipper._is_installed = lambda package: False\ntrain(5)"
+    _, err = job.start(source).communicate(timeout=100)
+    assert err.count("pip install 'goodput-plugins[prometheus,tensorboard,gcp]'") == err.count("\n") == 1
+    assert not (job.folder / "agent.log").exists()
+
+
+# --- monitors of the script's -------------------------------------------------------------------------
+
+MONITORED = """
+from goodput_plugins import monitoring
+monitor = monitoring.GoodputMonitor(
+    job_name="m", logger_name="goodput_m", tensorboard_dir="tb", upload_interval=1, monitoring_enabled=True,
+    include_badput_breakdown=True, include_step_deviation=True,
+    gcp_options=monitoring.GCPOptions(
+        project_id="p", location="us-east5-a", replica_id="3", acc_type="TPU-v5p",
+        enable_gcp_step_deviation_metrics=False))
+monitor.start_goodput_uploader()
+monitor.start_step_deviation_uploader()
+train(150)
+monitor.start_rolling_window_goodput_uploader([4])
+train(30, 150)
+begun = time.monotonic()
+monitor.stop_rolling_window_goodput_uploader()
+monitor.stop_step_deviation_uploader()
+monitor.stop_goodput_uploader()
+print(time.monotonic() - begun)
+foreign = [name for name in sys.modules if name.split(".")[0] in ("grpc", "google", "tensorboardX")]
+assert not foreign, foreign
+train(60, 180)
+"""
+
+
+def test_monitors_have_their_series_written_until_they_are_stopped(job: Job) -> None:
+    job.name = "m"
+    with serving(Service()) as service:
+        job.variables = {"GOODPUT_MONITORING_ENDPOINT": f"127.0.0.1:{service.port}"}
+        training = job.start(MONITORED)
+        out, err = training.communicate(timeout=100)
+        assert training.returncode == 0 and err == "", err
+        assert float(out) < 30
+        until(lambda: json.loads((job.folder / MONITOR).read_text())["started"] == [])
+        labels = {"location": "us-east5-a", "workload_id": "m", "replica_id": "3", "accelerator_type": "TPU-v5p"}
+        points = board(job.run.folder / "tb")
+        last = points["goodput/goodput"][-1][2]
+        until(lambda: 100 * service.last("goodput_time") / service.last("total_elapsed_time") == pytest.approx(last))
+        assert service.last("goodput_time", **labels) > 5
+        assert service.refused == []
+        kinds = {kind.rpartition("/")[2] for kind, *_ in service.written}
+        assert "badput_time" in kinds and not {"step_time_deviation", "performance"} & kinds
+    assert {"rolling_4s/goodput/goodput", "step_deviation", "badput/other"} <= set(points)
+    assert 179 <= points["goodput/goodput"][-1][1] < 239  # the last values, and none after the stop
+    assert points == board(job.run.folder / "tb")
+
+
+def test_a_monitor_that_fails_leaves_training_alone(job: Job) -> None:
+    source = (
+        "from goodput_plugins.core.session import Session\n"
+        "def fail(*args): raise ZeroDivisionError\n"
+        "Session.monitor = fail\n" + MONITORED.replace("train(150)", "train(5)") + "print('trained')"
+    )
+    out, err = job.start(source).communicate(timeout=100)
+    assert out.endswith("trained\n") and err.count("the plugin 'monitoring' failed") == 1
+
+
+def test_monitors_are_turned_off_by_the_variable(job: Job) -> None:
+    job.variables = {"GOODPUT_EXPORTERS": "off"}
+    _, err = job.start(MONITORED.replace("train(150)", "train(5)")).communicate(timeout=100)
+    assert err == "" and not (job.folder / MONITOR).exists() and not (job.folder / "agent.log").exists()
+
+
+ASKED: dict[str, Any] = {
+    "exporters": ["tensorboard", "cloud-monitoring"],
+    "started": ["windows"],
+    "interval": 7.0,
+    "windows": [60.0],
+    "ideal": 0.5,
+    "tensorboard": "/tb",
+    "labels": {"project": "theirs", "replica": "3", "location": None},
+    "badput": True,
+    "gcp_goodput": True,
+    "gcp_deviation": False,
+}
+
+
+def test_variables_win_over_monitors_which_win_over_defaults(tmp_path: Path) -> None:
+    assert settings(["tensorboard"], tmp_path, {}).wanted == {"tensorboard": Wanted()}
+    (tmp_path / MONITOR).write_text(json.dumps(ASKED))
+    theirs = settings([], tmp_path, {})
+    assert theirs.wanted == {
+        "tensorboard": Wanted(goodput=False, deviation=False),
+        "cloud-monitoring": Wanted(goodput=False, deviation=False),
+    }
+    assert (theirs.interval, theirs.windows, theirs.ideal, theirs.tensorboard) == (7.0, (60,), 500_000_000, "/tb")
+    assert theirs.labels == {"project": "theirs", "replica": "3"}
+    environ = {"GOODPUT_UPLOAD_INTERVAL": "9", "GOODPUT_ROLLING_WINDOWS": "5", "GOODPUT_PROJECT": "ours"}
+    ours = settings(["cloud-monitoring"], tmp_path, environ)
+    assert (ours.interval, ours.windows, ours.labels["project"]) == (9.0, (5,), "ours")
+    assert ours.wanted["cloud-monitoring"] == Wanted(deviation=False)  # named, so all but what is left out
+    (tmp_path / MONITOR).write_text(json.dumps({**ASKED, "gcp_goodput": False}))
+    assert list(settings([], tmp_path, {}).wanted) == ["tensorboard"]
+
+
+@pytest.mark.parametrize(
+    "held", ["", "[]", "{}", '{"exporters": 3}', '{"exporters": ["tensorboard"], "interval": "x"}']
+)
+def test_what_monitors_want_that_cannot_be_read_is_nothing(tmp_path: Path, held: str) -> None:
+    (tmp_path / MONITOR).write_text(held)
+    assert settings([], tmp_path, {}).wanted == {}
+
+
+# --- the thread ---------------------------------------------------------------------------------------
+
+
+class Memory:
+    """An exporter that remembers, or fails."""
+
+    def __init__(self, fault: Exception | None = None) -> None:
+        self.snapshots: list[Snapshot] = []
+        self.fault = fault
+        self.closed = False
+
+    name = "memory"
+
+    def export(self, snapshot: Snapshot) -> None:
+        if self.fault is not None:
+            raise self.fault
+        self.snapshots.append(snapshot)
+
+    def status(self) -> Mapping[str, object]:
+        return {"sent": len(self.snapshots)}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def recorded(folder: Path) -> Path:
+    """A run of 100 steps that ended a moment ago."""
+    start = time.time_ns() - 60 * 10**9
+    lines = [{"schema": "goodput-journal/1", "run": "r", "attempt": "a", "start": start}, ["start", start]]
+    lines += [["s", start + (1 + number) * 500_000_000, 0, number] for number in range(100)]
+    lines += [["end", start + 52 * 10**9, 0, None, None, "completed"]]
+    (folder / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def test_a_fault_of_one_exporter_is_told_once_and_keeps_nothing_from_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad, status = Memory(), Memory(OSError("no space")), Status()
+    plan = {"bad": (1, lambda: bad), "good": (1, lambda: good)}
+    sending = Metrics(recorded(tmp_path), lambda: Settings(interval=0.2), lambda _: plan, status)
+    sending.start()
+    until(lambda: bad.fault is None or status.exporters.get("bad", {}).get("faults", 0) not in (0, 1))
+    sending.ask()
+    until(lambda: sending.is_kept() and sending.is_sent())
+    sending.finish()
+    assert len(good.snapshots) >= 2 and good.snapshots[-1].report.steps.last == 99
+    assert good.closed and bad.closed
+    assert capsys.readouterr().out.count("bad: OSError: no space") == 1
+    assert "no space" in str(json.loads((tmp_path / "agent.json").read_text())["exporters"]["bad"]["last_error"])
+
+
+def test_an_exporter_is_made_anew_when_what_it_depends_on_changes(tmp_path: Path) -> None:
+    made: list[Memory] = []
+    depends = [1]
+
+    def make() -> Memory:
+        made.append(Memory())
+        return made[-1]
+
+    sending = Metrics(
+        recorded(tmp_path), lambda: Settings(interval=600), lambda _: {"one": (depends[0], make)}, Status()
+    )
+    sending.start()
+    until(lambda: made and made[0].snapshots)
+    depends[0] = 2
+    until(lambda: len(made) == 2 and made[1].snapshots)
+    sending.finish()
+    assert made[0].closed and made[1].closed
+
+
+def test_what_reads_the_whole_history_is_done_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, asked = Reports(recorded(tmp_path)), Settings(windows=(30, 3600))
+    by_ideal = Settings(windows=(30, 3600), ideal=400_000_000)
+
+    def told(wanted: Settings, *, final: bool = False) -> tuple[set[int], int] | None:
+        found = made.snapshot(time.time_ns(), wanted, final=final)
+        return found and (set(found.windows), round((found.report.steps.ideal or 0) / 1e8))
+
+    assert told(asked) == ({30, 3600}, 5)
+    monkeypatch.setattr(reports, "SELDOM", 1e9)
+    assert told(asked) == (set(), 5) and told(by_ideal) is None
+    assert told(asked, final=True) == ({30, 3600}, 5)
+    assert told(by_ideal, final=True) == ({30, 3600}, 4)
+
+
+def test_when_points_were_written_last_is_kept_for_each_workload(tmp_path: Path) -> None:
+    one, other = Last(tmp_path, "p/l/0"), Last(tmp_path, "p/l/1")
+    assert one.read() == 0
+    one.save(7)
+    other.save(8)
+    assert (one.read(), other.read()) == (7, 8)
+    assert (Last(tmp_path, "p/l/0").read(), Last(tmp_path, "p/l/1").read()) == (7, 8)  # by the next agent
+    (tmp_path / LAST).write_text("[")
+    assert Last(tmp_path, "p/l/0").read() == 0
+    Last(tmp_path / "gone", "w").save(7)  # a disk that takes nothing
+
+
+def test_without_credentials_it_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere.json")
+    environ = {"GOODPUT_PROJECT": "p", "GOODPUT_LOCATION": "l", "GCE_METADATA_HOST": "127.0.0.1:9"}
+    wanted = settings(["cloud-monitoring"], tmp_path, environ)
+    sending = Metrics(recorded(tmp_path), lambda: wanted, Maker("r", tmp_path, environ).plan, Status())
+    sending.start()
+    sending.ask()
+    until(sending.is_sent)
+    sending.finish()
+    told = json.loads((tmp_path / "agent.json").read_text())["exporters"]["cloud-monitoring"]
+    assert "there are no credentials" in told["last_error"] and told["faults"] >= 1
