@@ -336,6 +336,19 @@ def test_the_count_of_an_optax_state_gives_the_first_number(seen: Observation) -
     assert seen.steps == [9, 10]
 
 
+def test_a_further_loop_of_the_process_is_numbered_by_what_its_own_first_call_is_given() -> None:
+    tx, params = optax.adam(1e-3), weights()
+    first = tx.init(params)
+    step = jax.jit(optax_step(tx))
+    for count in (9, 30):
+        state = (first[0]._replace(count=jnp.array(count, jnp.int32)), *first[1:])
+        with observed((jax, install_jax), (optax, install_optax)) as seen:
+            again = jax.jit(step.__wrapped__)  # not traced again
+            for _ in range(2):
+                params, state = again(params, state, X)
+            assert seen.steps == [count, count + 1]
+
+
 def test_an_nnx_optimizer_gives_the_first_number(seen: Observation) -> None:
     model = NnxNet(nnx.Rngs(0))
     optimizer = nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)

@@ -16,6 +16,7 @@ from goodput_plugins.jax.outputs import SmallOutput
 
 if TYPE_CHECKING:
     from goodput_plugins.jax.loop import Loop
+    from goodput_plugins.jax.sequence import Sequence
 
 
 _EVALUATES = re.compile(r"(?<![A-Za-z])(?:[Ee]val|[Vv]alid|[Tt]est)|(?:Eval|Valid|Test)")
@@ -40,6 +41,7 @@ class Function:
         call_is_step: each of its calls is just one step.
         taken: for how many steps its last call was taken.
         leader: the function whose steps it takes; None before its first step.
+        sequence: the one that its calls are counted in.
     """
 
     __slots__ = (
@@ -59,6 +61,7 @@ class Function:
         "name",
         "optimizes",
         "output",
+        "sequence",
         "steps_per_call",
         "taken",
     )
@@ -76,6 +79,7 @@ class Function:
         self.calls_per_step = self.counted_by = 1
         self.micro_steps = 0
         self.leader: Function | None = None
+        self.sequence: Sequence | None = None
         self.steps_per_call = self.taken = 1
         self.call_is_step = True
         self._steps_by_shapes: dict[Any, int] = {}

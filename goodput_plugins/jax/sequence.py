@@ -50,6 +50,8 @@ class Sequence:
     def read(self, frame: Frame) -> None:
         """Read what a call's inputs count, as long as they can be read: it may give them away."""
         function = frame.function
+        if function.sequence is not self:  # what an earlier loop of this process counted is over
+            function.sequence, function.counter, function.leader, function.micro_steps = self, None, None, 0
         if function.counter is None and frame.start is not None and self._tries:
             self._tries -= 1
             args, kwargs = thread.given or (frame.args, frame.kwargs)
@@ -60,7 +62,7 @@ class Sequence:
         assert frame.start is not None
         function = frame.function
         leader = function.leader
-        if leader is None:
+        if leader is None or self._leader is None:
             leader = self._place(frame)
         if leader is self._leader:
             if self._guests:
