@@ -199,7 +199,7 @@ def test_a_disk_that_is_unmounted_is_no_crash(run: Runner) -> None:
 
 
 def test_a_run_over_many_segments_is_one_attempt(run: Runner) -> None:
-    small = "from goodput_plugins.core.journal import Journal\nJournal.__init__.__kwdefaults__['segment'] = 50_000\n"
+    small = "from goodput_plugins.core import place\nplace.SEGMENT = 50_000\n"
     done = run(small + RECORD + "train(10_000)\ntime.sleep(0.1)\ntrain(10_000)\n" + TRAINED)
     assert done.stdout == "trained 20000\n" and done.stderr == ""
     assert len(run.journals) > 2

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,7 +53,8 @@ class Maker:
 
     def _tensorboard(self, folder: str, wanted: Wanted) -> Callable[[], Exporter]:
         def make() -> Exporter:
-            from goodput_plugins.exporters.tensorboard import TensorBoard
+            with _without("torch"):
+                from goodput_plugins.exporters.tensorboard import TensorBoard
 
             return TensorBoard(folder, wanted)
 
@@ -93,6 +95,19 @@ class Maker:
             return CloudMonitoring(workload, options, client, known=last.read, save=last.save, sleep=self.sleep)
 
         return make
+
+
+@contextmanager
+def _without(library: str) -> Iterator[None]:
+    """Import what would load that library for things that are not used here: tensorboardX takes 250 MB of PyTorch."""
+    if library in sys.modules:
+        yield
+        return
+    sys.modules[library] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[library]
 
 
 @dataclass
