@@ -42,6 +42,11 @@ def inputs() -> tuple[Any, Any]:
     return {"w": jnp.ones((8, 1)), "b": jnp.zeros(())}, jnp.ones((SIZE, SIZE)) / SIZE
 
 
+def watching() -> set[threading.Thread]:
+    """The threads that watch a device."""
+    return {thread for thread in threading.enumerate() if thread.name == "goodput-device"}
+
+
 def test_steps_that_run_behind_the_host_are_seen_to_end_when_they_end(seen: Observation) -> None:
     step = jax.jit(slow_step, donate_argnums=0)
     now = seen.hooks.recorder.now
@@ -135,24 +140,26 @@ def test_no_array_is_kept_once_it_is_ready(seen: Observation) -> None:
 
 def test_switched_off_there_is_neither_device_time_nor_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOODPUT_DEVICE_TIME", "off")
+    before = watching()
     with observed((jax, install_jax), (optax, install_optax)) as seen:
         step = jax.jit(slow_step)
         params, x = inputs()
         for _ in range(3):
             params, _ = step(params, x)
-        assert "goodput-device" not in {thread.name for thread in threading.enumerate()}
+        assert watching() <= before
         assert len(seen.steps) == 3
         assert seen.of(Kind.DEVICE) == []
 
 
 def test_the_thread_ends_with_the_hooks() -> None:
+    before = watching()
     with observed((jax, install_jax), (optax, install_optax)):
         step = jax.jit(slow_step)
         params, x = inputs()
         for _ in range(3):
             params, _ = step(params, x)
-        assert "goodput-device" in {thread.name for thread in threading.enumerate()}
-    assert "goodput-device" not in {thread.name for thread in threading.enumerate()}
+        assert watching() - before
+    assert watching() <= before
 
 
 def test_the_output_to_watch_is_the_loss_and_not_the_small_counter_of_the_state() -> None:

@@ -161,7 +161,7 @@ def test_torchrun_counts_its_first_process(run: Runner, processes: str, journals
     done = subprocess.run(
         [*command, str(script)], env=variables, cwd=run.folder, capture_output=True, text=True, check=True
     )
-    assert sorted(done.stdout.split()) == ["0", "1"]
+    assert sorted(done.stdout.replace("\n", "")) == ["0", "1"]  # both may print at once
     assert sorted(path.stem[-3:] for path in run.journals) == journals
     assert "goodput:" not in done.stderr
     report = reported(run.runs / "r")

@@ -42,12 +42,16 @@ _anything = msgspec.json.Decoder(list[Any])
 def read(data: bytes) -> Piece | None:
     """The entries in a JSON list; None if this is none."""
     try:
-        entries = _wrapped.decode(data)
-        payloads = _usual.decode(b"".join((b"[", b",".join([entry.jsonPayload for entry in entries]), b"]")))
-        names = {payload.job_name for payload in payloads}
-    except (msgspec.DecodeError, TypeError):  # torn, or some are bare payloads, or no objects
+        return _read_wrapped(data)
+    except (msgspec.DecodeError, TypeError, RecursionError):  # torn, or some are bare payloads, or no objects
         return _read_all(data)
-    if len(names) == 1:
+
+
+def _read_wrapped(data: bytes) -> Piece:
+    """The entries, where all are wrapped."""
+    entries = _wrapped.decode(data)
+    payloads = _usual.decode(b"".join((b"[", b",".join([entry.jsonPayload for entry in entries]), b"]")))
+    if len({payload.job_name for payload in payloads}) == 1:
         return _in_columns(entries, payloads)
     return Piece([Entry(msgspec.json.decode(entry.jsonPayload), entry.timestamp) for entry in entries])
 

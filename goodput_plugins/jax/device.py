@@ -8,7 +8,8 @@ the next call, the loss does not. A step that cannot be asked is not sampled; no
 ones that are queued behind each other, between which the device cannot have been idle. Evaluations, and
 other work between steps, wait in the same queue, in the order in which the device does it.
 
-While the host runs Python the thread gets its turn up to 5 ms late. Where that would matter, because the
+The thread looks into its queue by itself: to be woken for each step would cost the host more than all the rest.
+While the host runs Python it gets its turn up to 5 ms late. Where that would matter, because the
 host goes to wait for data, save or compile, the host's own thread looks first (``recorder.at_begin``).
 """
 
@@ -18,7 +19,6 @@ import functools
 import threading
 import time
 from collections import deque
-from queue import SimpleQueue
 from typing import Any
 
 from goodput_plugins.core.events import Activity, Fact
@@ -107,7 +107,7 @@ class DeviceWatch:
         self._recorder = recorder
         self._guard = guard
         self.functions = StepFunctions(recorder)
-        self._in_flight: SimpleQueue[InFlight | Evaluation | None] = SimpleQueue()
+        self._in_flight: deque[InFlight | Evaluation] = deque()
         self._newest: InFlight | Evaluation | None = None
         self._thread: threading.Thread | None = None
         self._stopping = False
@@ -134,7 +134,7 @@ class DeviceWatch:
                 self.functions.took(frame.function.name, now - max(frame.start or now, thread.compiled))
                 if self._thread is None:
                     self.functions.tell()
-        elif self._in_flight.qsize() < MOST_IN_FLIGHT:
+        elif len(self._in_flight) < MOST_IN_FLIGHT:
             self._newest = InFlight(ordinal, self._recorder.now(), leaf, frame.function.name)
             self._put(self._newest)
 
@@ -146,14 +146,13 @@ class DeviceWatch:
     def watch_other(self, frame: Frame, result: Any) -> None:
         """Work between steps was queued: see for how long the device works on it."""
         leaf = frame.function.output.pick(frame.args, frame.kwargs, result)
-        if self._in_flight.qsize() < MOST_IN_FLIGHT and _answers(leaf) is False:
+        if len(self._in_flight) < MOST_IN_FLIGHT and _answers(leaf) is False:
             self._put(InFlight(None, self._recorder.now(), leaf, frame.function.name))
 
     def close(self) -> None:
         """Stop the thread; what is still in flight is not sampled."""
         self._recorder.at_begin = None
         self._stopping = True
-        self._in_flight.put(None)
         if self._thread is not None:
             self._thread.join(JOIN_SECONDS)
 
@@ -162,7 +161,7 @@ class DeviceWatch:
             self._recorder.at_begin = functools.partial(self._guard, self._look)
             self._thread = threading.Thread(target=self._guard, args=(self._run,), name="goodput-device", daemon=True)
             self._thread.start()
-        self._in_flight.put(item)
+        self._in_flight.append(item)
 
     def _look(self) -> None:
         """Note that the newest work is done, if it is: the thread may learn it too late."""
@@ -188,14 +187,23 @@ class DeviceWatch:
         self._tell_other_work()
 
     def _take(self) -> InFlight | Evaluation | None:
+        """What is next in the queue, once there is something; None at the end."""
         held, self._held = self._held, None
-        return held or self._in_flight.get()
+        if held is not None:
+            return held
+        pause, longest = SHORTEST_POLL, min(LONGEST_POLL, max(SHORTEST_SAMPLE, min(self._recent, default=0)) // 4)
+        while not self._in_flight:
+            if self._stopping:
+                return None
+            time.sleep(pause / 1e9)
+            pause = min(2 * pause, longest)
+        return self._in_flight.popleft()
 
     def _stepped(self, step: InFlight) -> None:
         """See when a step is done, or the last of several short ones that wait behind each other."""
         since, shortest, names = max(self._free, step.dispatched), min(self._recent, default=0), [step.name]
-        while self._recent and shortest * len(names) < SHORTEST_SAMPLE and not self._in_flight.empty():
-            following = self._in_flight.get()
+        while self._recent and shortest * len(names) < SHORTEST_SAMPLE and self._in_flight:
+            following = self._in_flight.popleft()
             if not isinstance(following, InFlight) or following.ordinal is None:
                 self._held = following
                 break
