@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -182,6 +183,24 @@ print("well")
     )
     assert done.stdout == "well\n" and done.stderr == ""
     assert job.steps_sent() == list(range(10))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed here")
+def test_a_data_loader_forks_its_workers_beside_the_agent(job: Job) -> None:
+    done = job(
+        """
+import torch.utils.data
+train(3)
+numbers = list(range(40))
+for _ in range(2):
+    loader = torch.utils.data.DataLoader(numbers, batch_size=4, num_workers=2, multiprocessing_context="fork")
+    assert sum(int(batch.sum()) for batch in loader) == sum(numbers)
+train(3, 3)
+print("well")
+"""
+    )
+    assert done.stdout == "well\n" and "goodput" not in done.stderr
+    assert job.steps_sent() == list(range(6))
 
 
 def test_an_exit_waits_for_a_dead_endpoint_no_longer_than_it_was_told(job: Job) -> None:
