@@ -23,6 +23,7 @@ pytest.importorskip("tensorboardX", reason="tensorboardX is not installed here")
 pytest.importorskip("tensorboard", reason="tensorboard is not installed here")
 pytest.importorskip("prometheus_client", reason="prometheus-client is not installed here")
 
+from followed import Followed
 from metric_service import Metrics as Service
 from metric_service import serving
 from prometheus_client.parser import text_string_to_metric_families
@@ -64,7 +65,7 @@ def free_port() -> int:
 
 
 @dataclass
-class Job:
+class Job(Followed):
     """A job whose reports are sent.
 
     Attributes:
@@ -100,20 +101,8 @@ class Job:
         return self.run.runs / self.name
 
     @property
-    def status(self) -> dict[str, Any]:
-        try:
-            status: dict[str, Any] = json.loads((self.folder / "agent.json").read_text())
-        except (OSError, ValueError):
-            return {}
-        return status
-
-    @property
     def exporters(self) -> dict[str, Any]:
         return dict(self.status.get("exporters") or {})
-
-    @property
-    def log(self) -> str:
-        return (self.folder / "agent.log").read_text()
 
     def kill_agent(self) -> None:
         with suppress(KeyError, ProcessLookupError):

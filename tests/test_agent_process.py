@@ -21,6 +21,7 @@ pytest.importorskip("google.cloud.logging_v2")
 
 import grpc
 from cloud import Cloud, fails
+from followed import Followed
 from running import Runner, reported
 
 from goodput_plugins.core.foreign import read_entries
@@ -37,7 +38,7 @@ def train(steps, first=0, each=0.02):
 """
 
 
-class Job:
+class Job(Followed):
     """A job that is recorded under one name and sent to one log.
 
     Attributes:
@@ -66,18 +67,6 @@ class Job:
             stdout=subprocess.PIPE,
             text=True,
         )
-
-    @property
-    def status(self) -> dict[str, Any]:
-        try:
-            status: dict[str, Any] = json.loads((self.folder / "agent.json").read_text())
-        except (OSError, ValueError):
-            return {}
-        return status
-
-    @property
-    def log(self) -> str:
-        return (self.folder / "agent.log").read_text()
 
     def kill_agent(self) -> None:
         os.kill(self.status["pid"], signal.SIGKILL)

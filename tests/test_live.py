@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
+import simulation
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -33,18 +32,6 @@ from goodput_plugins.testing import FakeClock
 
 SECOND = 1_000_000_000
 KEEP = 8
-
-
-def _load(name: str) -> Any:
-    home = Path(__file__).with_name(name)
-    spec = importlib.util.spec_from_file_location(name, home / "__init__.py", submodule_search_locations=[str(home)])
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-simulation = sys.modules.get("simulation") or _load("simulation")
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import simulation
 
 from goodput_plugins.core.buckets import BADPUT, Bucket
 from goodput_plugins.core.calculator import calculate
@@ -19,18 +19,6 @@ from goodput_plugins.core.foreign import read_entries
 from goodput_plugins.core.ml_goodput import entries
 from goodput_plugins.core.report import Report
 from goodput_plugins.core.runlog import Life, RunLog
-
-
-def _load(name: str) -> Any:
-    home = Path(__file__).with_name(name)
-    spec = importlib.util.spec_from_file_location(name, home / "__init__.py", submodule_search_locations=[str(home)])
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-simulation = _load("simulation")
 
 HOUR = 3_600_000_000_000
 SECOND = 1_000_000_000

@@ -6,30 +6,16 @@ their sum and disruptions are exact. A failure names the job's kind and seed.
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+import simulation
 
 from goodput_plugins.core.buckets import BADPUT, Bucket
 from goodput_plugins.core.calculator import calculate
 from goodput_plugins.core.foreign import read_entries
 from goodput_plugins.core.report import Report
-
-
-def _load(name: str) -> Any:
-    home = Path(__file__).with_name(name)
-    spec = importlib.util.spec_from_file_location(name, home / "__init__.py", submodule_search_locations=[str(home)])
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-simulation = _load("simulation")
 
 HOUR = 3_600_000_000_000
 BY_SUB_SOURCE = (Bucket.CUSTOM, Bucket.OTHER, Bucket.PROGRAM_STARTUP, Bucket.RESTORE, Bucket.INFRASTRUCTURE_RECOVERY)

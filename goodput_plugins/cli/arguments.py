@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from goodput_plugins.cli import times
 
@@ -40,6 +41,9 @@ outage left behind. One agent sends; a second one stands by."""
 _TIMES = ("--as-of", "--from", "--to")
 
 
+_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
 def parse(argv: Sequence[str], *, now: int) -> argparse.Namespace:
     """The options that ``argv`` gives; ``options.command`` is the function to call with them.
 
@@ -61,14 +65,19 @@ def parse(argv: Sequence[str], *, now: int) -> argparse.Namespace:
     return parser.parse_args(_join_relative_times(argv))
 
 
-def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser], now: int) -> None:
-    parser = commands.add_parser(
-        "report",
-        help="where the time of a run went",
-        description=_REPORT,
+def _add(commands: _Commands, name: str, help: str, description: str) -> argparse.ArgumentParser:
+    """A command's parser; its description is shown as it is written."""
+    return commands.add_parser(
+        name,
+        help=help,
+        description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+
+
+def _add_report(commands: _Commands, now: int) -> None:
+    parser = _add(commands, "report", "where the time of a run went", _REPORT)
     at = _moment(now)
     parser.add_argument("target", nargs="?", metavar="RUN_OR_PATH", help="what to report on")
     parser.add_argument("--json", action="store_true", help="print JSON instead")
@@ -83,40 +92,22 @@ def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser], n
     parser.set_defaults(command=lambda options: _checked(parser, options, now))
 
 
-def _add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser], now: int) -> None:
-    parser = commands.add_parser(
-        "export",
-        help="print a run as log entries",
-        description=_EXPORT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def _add_export(commands: _Commands, now: int) -> None:
+    parser = _add(commands, "export", "print a run as log entries", _EXPORT)
     parser.add_argument("target", nargs="?", metavar="RUN_OR_PATH", help="what to print")
     parser.add_argument("--format", choices=["ml-goodput"], default="ml-goodput", help="the form of the entries")
     parser.add_argument("--run", metavar="NAME", help="one job of an export that holds several")
     parser.set_defaults(command=lambda options: _exported(options, now))
 
 
-def _add_dashboard(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "dashboard",
-        help="print a dashboard as JSON",
-        description=_DASHBOARD,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def _add_dashboard(commands: _Commands) -> None:
+    parser = _add(commands, "dashboard", "print a dashboard as JSON", _DASHBOARD)
     parser.add_argument("name", choices=_DASHBOARDS, help="which one")
     parser.set_defaults(command=_dashboard)
 
 
-def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "doctor",
-        help="find out why nothing is measured or sent",
-        description=_DOCTOR,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def _add_doctor(commands: _Commands) -> None:
+    parser = _add(commands, "doctor", "find out why nothing is measured or sent", _DOCTOR)
     parser.add_argument("target", nargs="?", metavar="RUN", help="the run to look at")
     parser.add_argument("--json", action="store_true", help="print JSON instead")
     parser.set_defaults(command=_examined)
@@ -137,14 +128,8 @@ def _dashboard(options: argparse.Namespace) -> int:
     return 0
 
 
-def _add_agent(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "agent",
-        help="send what a run records",
-        description=_AGENT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def _add_agent(commands: _Commands) -> None:
+    parser = _add(commands, "agent", "send what a run records", _AGENT)
     parser.add_argument("run", metavar="RUN", help="the run's name")
     parser.add_argument("--stay", action="store_true", help="go on after the trainer's end, for the next one")
     parser.set_defaults(command=_agent)

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from goodput_plugins.core.attribution.past import CONTEXT
+
 if TYPE_CHECKING:
     from goodput_plugins.core.attribution.observe import Observed, Saved
 
@@ -134,6 +136,6 @@ def _position_here(
 def last_index(seen: Observed, saved: Saved) -> int:
     """Which step of its attempt, counted from 0, is the last that a save holds; -1: none."""
     if saved.steps is not None:
-        told_before = seen.past.steps - seen.past.since if seen.past is not None else 0
+        told_before = seen.past.steps - CONTEXT if seen.past is not None else 0
         return min(saved.steps - told_before, len(seen.times)) - 1
     return bisect_right(seen.times, saved.start) - 1

@@ -18,6 +18,7 @@ from goodput_plugins.core.attribution.activities import Piece, sweep
 from goodput_plugins.core.attribution.device import DeviceSteps, idle_pieces, idle_waits, on_device
 from goodput_plugins.core.attribution.generations import Attempt
 from goodput_plugins.core.attribution.ideal import JUDGED
+from goodput_plugins.core.attribution.past import CONTEXT
 from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.core.events import Activity
 from goodput_plugins.core.report import Breakdown, Source
@@ -111,7 +112,7 @@ class Ledger:
     def since(self) -> int:
         """The first step that counts; those before belong to the past."""
         past = self.attempt.seen.past
-        return 0 if past is None else past.since
+        return 0 if past is None else CONTEXT
 
     @property
     def first_begin(self) -> int:

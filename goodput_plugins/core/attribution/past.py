@@ -104,11 +104,6 @@ class Past:
     limit: int | None = None
     best: int | None = None
 
-    @property
-    def since(self) -> int:
-        """How many steps before the moment are told again."""
-        return CONTEXT
-
 
 def preserved_of(blocks: Sequence[Block], keeps: int | None, *, completed: bool) -> int:
     """The progress of these blocks in steps up to ``keeps``, or in all of a completed run.
