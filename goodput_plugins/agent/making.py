@@ -70,17 +70,12 @@ class Maker:
 
     def _cloud_monitoring(self, settings: Settings, wanted: Wanted) -> Callable[[], Exporter]:
         def make() -> Exporter:
-            from google.cloud.monitoring_v3 import MetricServiceClient
-            from google.cloud.monitoring_v3.services.metric_service.transports import MetricServiceGrpcTransport
-
-            from goodput_plugins.exporters import google_cloud
-            from goodput_plugins.exporters.cloud_monitoring import CloudMonitoring, Workload
+            from goodput_plugins.exporters.cloud_monitoring import CloudMonitoring, Workload, connect
             from goodput_plugins.exporters.metadata import Metadata
 
             here, labels = Metadata(self.environ), settings.labels
             project = labels.get("project") or _project(self.environ, here)
-            address = env.MONITORING_ENDPOINT.read(self.environ)
-            client = google_cloud.client(MetricServiceClient, MetricServiceGrpcTransport, address)
+            client = connect(env.MONITORING_ENDPOINT.read(self.environ))
             replica = labels.get("replica", "0")
             location = labels.get("location") or here.location or "global"
             process = {"process_id": "0", "local_rank": "0", "instance_id": here.instance or ""}

@@ -29,6 +29,8 @@ from goodput_plugins.exporters import Exporter, Snapshot
 
 LOOK = 1.0
 """Seconds between two looks whether a monitor of the script's wants something else."""
+PACED = frozenset({"cloud-monitoring"})
+"""Exporters that take a point only now and then: what others wait for does not wait for them."""
 LAST_WORD = 25.0
 """So long a run's last word may take: Cloud Monitoring takes a point each 10 s, s."""
 
@@ -41,6 +43,7 @@ class Slot:
     """An exporter that is wanted, made when it is first needed.
 
     Attributes:
+        name: the exporter's.
         depends: on what; another one is made when that changes.
         make: makes it.
         exporter: it; None as long as it could not be made.
@@ -48,13 +51,19 @@ class Slot:
         faults: how many tries did.
     """
 
+    name: str
     depends: object
     make: Callable[[], Exporter]
     exporter: Exporter | None = None
     error: str = ""
     faults: int = 0
 
-    def export(self, name: str, snapshot: Snapshot) -> bool:
+    @property
+    def paced(self) -> bool:
+        """Whether its last word may have to wait."""
+        return self.name in PACED
+
+    def export(self, snapshot: Snapshot) -> bool:
         """Hand it a snapshot; whether it sent something."""
         try:
             if self.exporter is None:
@@ -67,7 +76,7 @@ class Slot:
             self.faults += 1
             sent, told = False, f"{type(fault).__name__}: {' '.join(str(fault).split())[:300]}"
         if told and told != self.error:
-            log(f"{name}: {told}; it is tried again, and the others go on.")
+            log(f"{self.name}: {told}; it is tried again, and the others go on.")
         self.error = told
         return sent
 
@@ -188,7 +197,7 @@ class Metrics:
         plans = self._plan(settings)
         for name in [name for name, slot in self._slots.items() if name not in plans or slot.depends != plans[name][0]]:
             self._let_go(self._slots.pop(name))
-        new = {name: Slot(*plan) for name, plan in plans.items() if name not in self._slots}
+        new = {name: Slot(name, *plan) for name, plan in plans.items() if name not in self._slots}
         self._slots = {name: self._slots.get(name) or new[name] for name in plans}
         if new:
             self._last = None
@@ -208,12 +217,12 @@ class Metrics:
         if snapshot is None or snapshot.report == self._last:
             return  # or the run has ended, and that was said
         now = replace(snapshot, final=False)
-        for name, slot in self._slots.items():
-            if name == "cloud-monitoring" and self._kept != asked:
+        for slot in self._slots.values():
+            if slot.paced and self._kept != asked:
                 self._kept = asked
                 self._told()
-            sent = slot.export(name, now)
-            if last and name == "cloud-monitoring":
+            sent = slot.export(now)
+            if last and slot.paced:
                 self._late = [one for one in self._late if one[0] is not slot]
                 self._late += [] if sent else [(slot, snapshot)]
         if last and not self._late:
@@ -225,7 +234,7 @@ class Metrics:
         while self._late:
             slot, snapshot = self._late.pop(0)
             ending = self._ending
-            if slot.export("cloud-monitoring", snapshot):
+            if slot.export(snapshot):
                 self._has_said(snapshot)
             elif self._asked != self._sent or self._ending != ending:
                 self._late.insert(0, (slot, snapshot))
@@ -244,7 +253,7 @@ class Metrics:
             slot.close()
 
     def _tell_status(self, late: Slot | None = None) -> None:
-        told = {"cloud-monitoring": late.status()} if late is not None else {}
+        told = {late.name: late.status()} if late is not None else {}
         told |= {name: slot.status() for name, slot in self._slots.items()}
         self._status.exporters = self._status.exporters | told
         self._status.save(self._folder)
