@@ -304,11 +304,13 @@ def test_a_terminal_that_says_it_has_no_columns_gets_a_report(columns: str, tmp_
     assert "goodput" in done.stdout
 
 
-def test_output_that_cannot_be_written_is_told_in_a_sentence(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_told_in_a_sentence(unbuffered: str, tmp_path: Path) -> None:
     export = Path(__file__).parent / "cases" / "rollback.json"
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "goodput_plugins", "report", str(export)],
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
             cwd=tmp_path,
             stdout=full,
             stderr=subprocess.PIPE,

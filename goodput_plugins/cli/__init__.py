@@ -13,6 +13,7 @@ Exit codes: 0 fine; 1 the data cannot be used, told in one sentence; 2 usage; 13
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -40,13 +41,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except SystemExit as usage:
         return int(usage.code or 0)
-    except BrokenPipeError:
-        return _reader_has_gone()
+    except BrokenPipeError:  # `head` had all it wanted
+        _drop_output()
+        return 0
     except KeyboardInterrupt:
         return 130
     except GoodputError as error:
         return _failed(f"{error}")
     except OSError as error:
+        _drop_output()
         return _failed(f"the report cannot be written or its data read ({error}).")
     except Exception as error:
         if environ.DEBUG.read() not in ("", "0"):
@@ -63,7 +66,7 @@ def _failed(sentence: str) -> int:
     return 1
 
 
-def _reader_has_gone() -> int:
-    """Keep the interpreter from flushing into the closed pipe again; ``head`` had all it wanted."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+def _drop_output() -> None:
+    """Keep the interpreter from flushing at its exit what could not be written, which would change the exit code."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
