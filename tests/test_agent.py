@@ -283,6 +283,18 @@ def test_what_cannot_be_sent_is_sent_later_and_costs_ever_fewer_tries(tmp_path: 
     assert max(failed) <= duties.LONGEST_PAUSE and len(set(failed)) > 3
 
 
+class StillRunning:
+    """Reports that tell that the run goes on: its trainer was killed a moment ago."""
+
+    def start(self) -> None: ...
+    def ask(self) -> None: ...
+    def finish(self) -> None: ...
+    def is_kept(self) -> bool:
+        return True
+
+    is_sent = is_running = is_kept
+
+
 def test_an_agent_with_nothing_left_to_do_goes(tmp_path: Path) -> None:
     recorder, now = Recorder(tmp_path), [0.0]
     recorder.step()
@@ -296,7 +308,8 @@ def test_an_agent_with_nothing_left_to_do_goes(tmp_path: Path) -> None:
         agent(tmp_path, memory, Sleeper(), clock=lambda: now[0], **more).run()
         return now[0]
 
-    assert loop.SILENT <= run(Memory()) <= 3 * loop.SILENT
+    assert loop.SILENT <= run(Memory()) < loop.LOST
+    assert loop.LOST <= run(Memory(), reports=StillRunning()) <= 2 * loop.LOST
     recorder.step()
     dead = Memory()
     dead.fault = Unreached("no network")

@@ -373,10 +373,28 @@ def test_a_recorder_of_the_script_asks_for_the_log_that_it_names(job: Job) -> No
     done = job(
         "from goodput_plugins import measurement\n"
         "recorder = measurement.GoodputRecorder('r', 'a_log', logging_enabled=True)\n"
-        "for number in range(5): recorder.record_step_start_time(number)"
+        "for number in range(5): recorder.record_step_start_time(number)",
+        GOODPUT_FLUSH_TIMEOUT="60",
     )
     assert done.stderr == ""
     assert {entry["logName"] for entry in job.cloud.entries(RUN)} == {"projects/a-project/logs/a_log"}
+
+
+def test_an_agent_that_a_monitor_started_sends_the_log_that_a_recorder_asks_for_later(job: Job) -> None:
+    del job.variables["GOODPUT_EXPORTERS"], job.variables["GOODPUT_RUN_NAME"]
+    done = job(
+        "from goodput_plugins import measurement, monitoring\n"
+        "monitor = monitoring.GoodputMonitor('r', 'a_log', '', 30, monitoring_enabled=True)\n"
+        "monitor.start_goodput_uploader()\n"
+        "train(5)\n"
+        f"while not os.path.exists({str(job.folder / 'agent.json')!r}): time.sleep(0.1)\n"
+        "recorder = measurement.GoodputRecorder('r', 'a_log', logging_enabled=True)\n"
+        "for number in range(5, 10): recorder.record_step_start_time(number)",
+        GOODPUT_FLUSH_TIMEOUT="60",
+    )
+    assert done.stderr == "" and job.log.count("the script asks for cloud-logging") == 1
+    assert {entry["logName"] for entry in job.cloud.entries(RUN)} == {"projects/a-project/logs/a_log"}
+    assert job.steps_sent() == list(range(10))  # also those from before it asked
 
 
 @pytest.mark.parametrize("said", ["nothing of Google", "off", "a logger of its own"])

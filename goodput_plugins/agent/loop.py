@@ -24,6 +24,8 @@ ASKED_FOR = 10.0
 """Nobody waits longer, s."""
 SILENT = 15.0
 """A trainer of which nothing is seen for so long is over, s: its heart beats every 5 s."""
+LOST = 31.0
+"""So long it waits if reports still tell that the run goes on, s: it is lost when its last sign is 30 s old."""
 GIVE_UP = 3600.0
 """So long after the trainer's end what cannot be sent is left to the next agent, s."""
 LEAVE = 20.0
@@ -37,6 +39,7 @@ class Reports(Protocol):
     def ask(self) -> None: ...
     def is_kept(self) -> bool: ...
     def is_sent(self) -> bool: ...
+    def is_running(self) -> bool: ...
     def finish(self) -> None: ...
 
 
@@ -51,6 +54,7 @@ class Agent:
         trainer_lives: whether a living process holds the run.
         stay: go on after the trainer's end, for the next one.
         reports: what sends reports meanwhile, if any are to be sent.
+        more: what else is to be done from now on, asked each round.
         clock: seconds, never stepping back.
     """
 
@@ -64,6 +68,7 @@ class Agent:
         trainer_lives: Callable[[], bool],
         stay: bool = False,
         reports: Reports | None = None,
+        more: Callable[[], Sequence[Duty]] = tuple,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folder = folder
@@ -73,6 +78,7 @@ class Agent:
         self._trainer_lives = trainer_lives
         self._stay = stay
         self._reports = reports
+        self._more = more
         self._heard = 0
         self._clock = clock
         self._told: tuple[object, ...] = ()
@@ -100,13 +106,15 @@ class Agent:
         self._status.state = "done"
         self._status.unsent = sum(turn.duty.unsent() for turn in self._turns)
         self._status.save(self._folder)
+        sent = f": {self._status.entries} entries were sent" if self._status.entries else ""
         left = f"; {self._status.unsent} bytes are left to the next agent" if self._status.unsent else ""
-        log(f"done: {self._status.entries} entries were sent{left}.")
+        log(f"done{sent}{left}.")
 
     def round(self) -> bool:
         """Do what is due; whether everything is done."""
         hurry = bool(self._door.waiting) or self._leave_at < float("inf")
         self._ask_for_values()
+        self._turns += map(Turn, self._more())
         for turn in self._turns:
             turn.go(self._clock(), asked=hurry)
         failed = [turn for turn in self._turns if turn.error]
@@ -159,4 +167,6 @@ class Agent:
         silent = now - self._alive_at
         if self._stay and self._leave_at == float("inf"):
             return False
-        return silent >= SILENT if all_done else silent >= GIVE_UP
+        if not all_done:
+            return silent >= GIVE_UP
+        return silent >= (LOST if self._reports is not None and self._reports.is_running() else SILENT)

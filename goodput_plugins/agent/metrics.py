@@ -123,7 +123,7 @@ class Metrics:
         self._reports: Reports | None = None
         self._asked = self._kept = self._sent = 0
         self._last: Report | None = None
-        self._ending = False
+        self._ending = self._running = False
         self._due = time.monotonic()
         self._fault = ""
         self._wake = threading.Event()
@@ -145,6 +145,10 @@ class Metrics:
     def is_sent(self) -> bool:
         """Whether what needs one has them too, unless it has to wait for its next point."""
         return self._sent == self._asked or not self._thread.is_alive()
+
+    def is_running(self) -> bool:
+        """Whether the newest report tells that the run goes on."""
+        return self._running
 
     def finish(self) -> None:
         """Send the run's last word, and let go of everything."""
@@ -216,6 +220,7 @@ class Metrics:
             return  # nothing is recorded yet
         if snapshot is None or snapshot.report == self._last:
             return  # or the run has ended, and that was said
+        self._running = snapshot.report.status == "running"
         now = replace(snapshot, final=False)
         for slot in self._slots.values():
             if slot.paced and self._kept != asked:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from goodput_plugins import environ as env
-from goodput_plugins.core.shipper import MONITOR
+from goodput_plugins.core.shipper import ASKED, MONITOR
 from goodput_plugins.exporters.series import Wanted
 
 OF_REPORTS = ("tensorboard", "prometheus", "cloud-monitoring")
@@ -65,12 +65,18 @@ def settings(named: list[str], folder: Path, environ: Mapping[str, str]) -> Sett
         heartbeat=env.HEARTBEAT.read(environ) == "on",
     )
     try:
-        asked = json.loads((folder / MONITOR).read_bytes())
-        return _with_monitors(base, asked, environ)
-    except FileNotFoundError:
-        return base
+        return _with_monitors(base, json.loads((folder / MONITOR).read_bytes()), environ)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return base  # none of ours
+        return base  # there is none, it tells of no monitor, or it is none of ours
+
+
+def asked_for(exporter: str, folder: Path) -> str | None:
+    """The log that the script itself asks to be sent to, "" for the usual one; None if it does not ask for that."""
+    try:
+        logger = json.loads((folder / MONITOR).read_bytes())[ASKED][exporter]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return logger if isinstance(logger, str) else None
 
 
 def _with_monitors(base: Settings, asked: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:

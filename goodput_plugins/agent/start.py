@@ -21,7 +21,7 @@ from goodput_plugins.agent.loop import SILENT, Agent
 from goodput_plugins.agent.making import Maker
 from goodput_plugins.agent.metrics import Metrics
 from goodput_plugins.agent.position import Positions
-from goodput_plugins.agent.settings import settings
+from goodput_plugins.agent.settings import asked_for, settings
 from goodput_plugins.agent.shipping import Shipping
 from goodput_plugins.agent.status import Status, log
 from goodput_plugins.agent.tail import Tail
@@ -114,8 +114,16 @@ def make(
     elif not duties and not others and not (folder / MONITOR).exists():
         raise Unavailable("GOODPUT_EXPORTERS is off, and no monitor of the script's wants anything.")
     holder, reports = NameLock(), _reports(name, folder, others, door, status, environ)
+    later = _Later(folder, lambda logger: _logging(name, folder, status, {env.LOGGER.name: logger, **environ}))
     return Agent(
-        folder, duties, door, status, trainer_lives=lambda: holder.is_taken(folder), stay=stay, reports=reports
+        folder,
+        duties,
+        door,
+        status,
+        trainer_lives=lambda: holder.is_taken(folder),
+        stay=stay,
+        reports=reports,
+        more=tuple if LOGS in wanted else later,
     )
 
 
@@ -162,6 +170,33 @@ def _events_of(tail: Tail) -> Callable[[Stretch], Iterable[Mapping[str, Any]]]:
         for _ in stream.entries(stretch):
             pass
     return stream.entries
+
+
+class _Later:
+    """The duties for a log that the script asks for once its agent is at work.
+
+    Args:
+        folder: the run's directory.
+        make: makes them, from the log's name.
+    """
+
+    def __init__(self, folder: Path, make: Callable[[str], list[Duty]]) -> None:
+        self._folder = folder
+        self._make = make
+        self._made = False
+
+    def __call__(self) -> list[Duty]:
+        logger = None if self._made else asked_for(LOGS, self._folder)
+        if logger is None:
+            return []
+        self._made = True
+        try:
+            duties = self._make(logger)
+        except Unavailable as error:
+            log(f"no journal goes to {LOGS}: {error}")
+            return []
+        log(f"the script asks for {LOGS}: its journals go there from now on.")
+        return duties
 
 
 class _Asked:

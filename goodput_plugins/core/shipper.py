@@ -25,7 +25,9 @@ from goodput_plugins.core.name_lock import AGENT, address
 LOG, STATUS = "agent.log", "agent.json"
 """What the agent says, for people and for programs, in the run's folder."""
 MONITOR = "monitor.json"
-"""What the script's own monitors want, in the run's folder; the agent looks at it again and again."""
+"""What the script itself asks for, in the run's folder; the agent looks at it again and again."""
+ASKED = "asked"
+"""There: the exporters that its recorders ask for, each with a log's name; the rest is what its monitors want."""
 ASKS, VALUES, SENT, UNSENT = b"flush", b"values", b"sent", b"unsent"
 """What the agent is asked for: that everything be sent; that the last values be. And its answers."""
 RETRY = 0.05
@@ -65,16 +67,16 @@ def installed(exporters: list[str]) -> list[str]:
     return [name for name in exporters if name not in lacking]
 
 
-def tell_agent(folder: Path, monitors: Mapping[str, object] | None) -> None:
-    """Write down what the script's monitors want; where it has none, what an earlier process wanted goes."""
+def tell_agent(folder: Path, wanted: Mapping[str, object]) -> None:
+    """Write down what the script asks for; where that is nothing, what an earlier process asked for goes."""
     import json
 
     path = folder / MONITOR
-    if monitors is None:
+    if not wanted:
         path.unlink(missing_ok=True)
         return
     beside = path.with_suffix(f".{os.getpid()}.tmp")
-    beside.write_text(json.dumps(monitors))
+    beside.write_text(json.dumps(wanted))
     beside.replace(path)
 
 
@@ -144,13 +146,14 @@ class Shipper:
         return True
 
     def start(self, run: str, folder: Path) -> None:
-        """Start the agent of a run, if anything is to be sent; tell it what monitors want.
+        """Start the agent of a run, if anything is to be sent; tell it what the script asks for.
 
         Args:
             run: the run's name.
             folder: that of the run's journals.
         """
-        tell_agent(folder, self._monitors)
+        asked = {ASKED: self._asked} if self._asked else {}
+        tell_agent(folder, {**asked, **(self._monitors or {})})
         if self._folder is not None:
             return
         exporters = env.words(env.EXPORTERS.read(self._environ)) or list(self._asked)
