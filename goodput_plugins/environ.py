@@ -102,10 +102,11 @@ SIGTERM = Variable("GOODPUT_SIGTERM", "What is done on SIGTERM.", *_one_of("chai
 MAX_BYTES = Variable(
     "GOODPUT_MAX_BYTES", "How large an attempt's journal may grow in full.", *_POSITIVE, default="2000000000"
 )
+EXPORTER_NAMES = ("cloud-logging", "cloud-monitoring", "tensorboard", "prometheus")
 EXPORTERS = Variable(
     "GOODPUT_EXPORTERS",
     "Where an agent process sends reports and events.",
-    *_some_of("cloud-logging", "cloud-monitoring", "tensorboard", "prometheus", "off"),
+    *_some_of(*EXPORTER_NAMES, "off"),
 )
 UPLOAD_INTERVAL = Variable("GOODPUT_UPLOAD_INTERVAL", "Seconds between two uploads.", *_POSITIVE, default="30")
 ROLLING_WINDOWS = Variable("GOODPUT_ROLLING_WINDOWS", "Lengths of rolling windows, in seconds.", *_POSITIVES)

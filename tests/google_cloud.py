@@ -1,5 +1,5 @@
 """What a machine of Google Cloud may ask, answered on the loopback interface: metadata server, Resource Manager,
-Service Usage."""
+Service Usage, and of Cloud Storage the permissions."""
 
 from __future__ import annotations
 
@@ -41,8 +41,13 @@ class Cloud:
     permissions: set[str] = field(
         default_factory=lambda: {
             "logging.logEntries.create",
+            "logging.logEntries.list",
             "monitoring.timeSeries.create",
             "monitoring.metricDescriptors.create",
+            "storage.objects.list",
+            "storage.objects.get",
+            "storage.objects.create",
+            "storage.objects.delete",
         }
     )
     apis: dict[str, str] = field(
@@ -50,6 +55,12 @@ class Cloud:
     )
     status: int = 200
     port: int = 0
+
+    @property
+    def of_bucket(self) -> dict[str, str]:
+        """What is set besides where runs lie in a bucket, and no exporter is asked for."""
+        emulator = f"http://127.0.0.1:{self.port}"
+        return {**self.environ, "GOODPUT_EXPORTERS": "", "STORAGE_EMULATOR_HOST": emulator}
 
     @property
     def environ(self) -> dict[str, str]:
@@ -75,6 +86,9 @@ class Cloud:
             return self.status, json.dumps({"error": {"code": self.status, "status": "PERMISSION_DENIED"}})
         if path == "/v1/projects/my-project:testIamPermissions":
             return 200, json.dumps({"permissions": [one for one in body["permissions"] if one in self.permissions]})
+        if path == "/storage/v1/b/my-bucket/iam/testPermissions":
+            asked = [part.removeprefix("permissions=") for part in query.split("&")]
+            return 200, json.dumps({"permissions": [one for one in asked if one in self.permissions]})
         if path == "/v1/projects/my-project/services:batchGet":
             asked = [part.removeprefix("names=").rpartition("/")[2] for part in query.split("&")]
             found = [{"name": f"projects/12345/services/{api}", "state": self.apis.get(api)} for api in asked]

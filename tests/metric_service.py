@@ -19,6 +19,7 @@ SECOND = 10**9
 PERIOD = 10 * SECOND
 MOST = 200
 WORKLOAD = "compute.googleapis.com/Workload"
+PROCESS = "compute.googleapis.com/WorkloadProcess"
 PREFIX = "compute.googleapis.com/workload/"
 SOURCES = {"accelerator_type"}
 METRICS: dict[str, tuple[str, set[str]]] = {
@@ -49,6 +50,7 @@ class Metrics:
         written: the points of each series: when, and the value.
         refused: what it refused, and why.
         requests: how many series each request held.
+        projects: what they were written to.
     """
 
     now: Callable[[], int] = time.time_ns
@@ -56,12 +58,14 @@ class Metrics:
     written: dict[Key, list[tuple[int, Any]]] = field(default_factory=dict)
     refused: list[tuple[str, str]] = field(default_factory=list)
     requests: list[int] = field(default_factory=list)
+    projects: set[str] = field(default_factory=set)
     port: int = 0
 
     def create(self, request: CreateTimeSeriesRequest, context: Any) -> empty_pb2.Empty:
         if self.fault is not None:
             context.abort(self.fault, "as planted")
         self.requests.append(len(request.time_series))
+        self.projects.add(request.name)
         if not request.name.startswith("projects/") or len(request.time_series) > MOST:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, "Field timeSeries had an invalid value")
         wrong = [why for series in request.time_series if (why := self._take(series)) is not None]
@@ -108,6 +112,8 @@ class Metrics:
                 return "unrecognized resource"
         elif series.metric.type != "compute.googleapis.com/workload_process/heartbeat":
             return "unrecognized metric"
+        elif set(series.metric.labels) != {"local_rank", "instance_id"} or series.resource.type != PROCESS:
+            return "unrecognized labels or resource"
         end, now = _end(series), self.now()
         if not now - 25 * 3600 * SECOND <= end <= now + 300 * SECOND:
             return "end time out of range"

@@ -85,6 +85,13 @@ def one_interpreter_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Case, "probe", property(probe))
 
 
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Google is there, as far as a connection tells; addresses of tests are asked."""
+    ask = google.unreached
+    monkeypatch.setattr(google, "unreached", lambda address: None if "googleapis" in address else ask(address))
+
+
 @pytest.fixture
 def cloud() -> Iterator[Cloud]:
     with serving(Cloud()) as served:
@@ -279,7 +286,7 @@ def test_no_metadata_server_no_project_no_location(monkeypatch: pytest.MonkeyPat
     found = diagnoses(GOODPUT_EXPORTERS="cloud-monitoring", GCE_METADATA_HOST="127.0.0.1:9")
     is_wrong(found["metadata-server"], "no metadata server", "GOODPUT_PROJECT", level=Level.WARNING)
     is_wrong(found["project"], "GOODPUT_PROJECT")
-    is_wrong(found["location"], "GOODPUT_LOCATION")
+    is_wrong(found["location"], "location global", "GOODPUT_LOCATION", level=Level.WARNING)
     if google_is_here():
         is_wrong(found["credentials"], "no usable credentials", "Workload Identity")
 
@@ -315,6 +322,52 @@ def test_permissions(here: Cloud) -> None:
     assert "logging" not in f"{found.text} {found.cure}"
 
 
+def test_a_log_that_cannot_be_read_back(here: Cloud) -> None:
+    here.permissions.remove("logging.logEntries.list")
+    found = diagnoses(**here.environ)["permissions"]
+    is_wrong(found, "logging.logEntries.list", "empty disk", "roles/logging.viewer", level=Level.WARNING)
+
+
+def test_permissions_on_a_bucket(here: Cloud, tmp_path: Path) -> None:
+    environ = {**here.of_bucket, "GOODPUT_DIR": "gs://my-bucket/runs", "XDG_CACHE_HOME": str(tmp_path)}
+    found = diagnoses(**environ)
+    assert found["permissions"].level is found["reach"].level is Level.OK
+    assert "granted in gs://my-bucket" in found["permissions"].text
+    assert not {"project", "location", "apis"} & set(found)
+    here.permissions.remove("storage.objects.delete")
+    found = diagnoses(**environ)
+    is_wrong(found["permissions"], "storage.objects.delete", "gs://my-bucket", "roles/storage.objectUser")
+
+
+def test_an_endpoint_at_which_nothing_answers(here: Cloud) -> None:
+    environ = {**here.environ, "GOODPUT_MONITORING_ENDPOINT": "127.0.0.1:9"}
+    found = diagnoses(**environ)["reach"]
+    is_wrong(found, "127.0.0.1:9 cannot be reached", "refused", "stays on disk", "GOODPUT_MONITORING_ENDPOINT")
+    good = {**here.environ, "GOODPUT_MONITORING_ENDPOINT": f"127.0.0.1:{here.port}"}
+    assert diagnoses(**good)["reach"].level is Level.OK
+
+
+def test_a_machine_that_may_not_reach_google(here: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(google, "unreached", lambda address: f"{address} timed out")
+    is_wrong(diagnoses(**here.environ)["reach"], "googleapis.com cannot be reached", "timed out", "Private Google")
+    assert "reach" not in diagnoses(**here.environ, HTTPS_PROXY="http://proxy:3128")
+
+
+def test_the_project_that_a_monitor_of_the_script_names(here: Cloud, tmp_path: Path) -> None:
+    """Nothing is set: what the run's script asked for is what is looked at."""
+    run = write(tmp_path)
+    labels = {"project": "my-project", "location": "us-east5-a"}
+    asked = {"exporters": ["cloud-monitoring"], "started": ["goodput"], "interval": 30, "windows": [], "ideal": None}
+    flags = {"tensorboard": "", "labels": labels, "badput": True, "gcp_goodput": True, "gcp_deviation": True}
+    (run / "monitor.json").write_text(json.dumps({**asked, **flags}))
+    environ = {**here.environ, "GOODPUT_EXPORTERS": "", "GCE_METADATA_HOST": "127.0.0.1:9"}
+    found = diagnoses(run, **environ)
+    assert "cloud-monitoring: asked for by the script" in found["exporters"].text
+    assert "location us-east5-a" in found["location"].text and "project my-project" in found["project"].text
+    here.permissions.remove("monitoring.timeSeries.create")
+    is_wrong(diagnoses(run, **environ)["permissions"], "monitoring.timeSeries.create", "my-project")
+
+
 def test_apis(here: Cloud) -> None:
     here.apis["monitoring.googleapis.com"] = "DISABLED"
     found = diagnoses(**here.environ)["apis"]
@@ -337,9 +390,9 @@ def test_a_service_that_does_not_answer(here: Cloud, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(google, "TIMEOUT", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        case = Case(None, {**here.environ, "GOODPUT_SERVICE_USAGE_ENDPOINT": address}, now=0)
         with pytest.raises(google.Unanswered):
-            google.enabled(case, "my-project", ["monitoring.googleapis.com"])
+            environ = {"GOODPUT_SERVICE_USAGE_ENDPOINT": address}
+            google.enabled(environ, "my-project", ["monitoring.googleapis.com"])
 
 
 def test_all_is_well_on_a_machine_of_the_cloud(cloud: Cloud, tmp_path: Path) -> None:
@@ -349,10 +402,12 @@ def test_all_is_well_on_a_machine_of_the_cloud(cloud: Cloud, tmp_path: Path) -> 
     write(tmp_path, ARMED)
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("GOODPUT_", "GOOGLE_"))}
     environ = {**clean, **cloud.environ, "GOODPUT_DIR": str(tmp_path), "GOODPUT_PLUGINS": "auto", "HOME": str(tmp_path)}
+    environ["GOODPUT_LOGGING_ENDPOINT"] = f"127.0.0.1:{cloud.port}"
+    environ["HTTPS_PROXY"] = "http://127.0.0.1:9"  # so that Google itself is not connected to
     command = [sys.executable, "-m", "goodput_plugins", "doctor", "--json"]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=100, check=False)
     found = {one["id"]: one for one in json.loads(done.stdout)["checks"]}
-    for id in ("metadata-server", "project", "location", "credentials", "scopes", "permissions", "apis"):
+    for id in ("metadata-server", "project", "location", "reach", "credentials", "scopes", "permissions", "apis"):
         assert found[id]["level"] == "ok", found[id]
     assert EMAIL in found["credentials"]["text"] and "TPU-v4p" in found["metadata-server"]["text"]
     assert done.returncode == 0, done.stderr

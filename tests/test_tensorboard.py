@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +66,10 @@ def _address(told: Path, server: subprocess.Popen[bytes]) -> str:
     raise AssertionError(told.read_text())
 
 
-def ask(address: str, path: str) -> Any:
+def ask(address: str, path: str, plugin: str = "scalars") -> Any:
     for _ in range(100):
         try:
-            with urllib.request.urlopen(f"{address}/data/plugin/scalars/{path}", timeout=10) as answer:
+            with urllib.request.urlopen(f"{address}/data/plugin/{plugin}/{path}", timeout=10) as answer:
                 found = json.loads(answer.read())
         except urllib.error.HTTPError:
             found = None
@@ -88,5 +90,25 @@ def test_tensorboard_shows_the_report_over_restarts_of_its_writer(served: str) -
         points = ask(served, f"scalars?run=.&tag={tag}")
         assert [(wall, step) for wall, step, _ in points] == [(T0 / S + 10 + u, u // 2 - 1) for u in UNTILS]
         assert points[-1][2] == pytest.approx(last[tag], rel=1e-6)
+    assert "percent of the last 60 s" in tags["rolling_60s/badput/training_prep"]["description"]
+    assert all("percent" in told["description"] for tag, told in tags.items() if "badput/" in tag)
     shares = [value for tag, value in last.items() if tag.startswith(("goodput/goodput", "badput/"))]
     assert sum(shares) == pytest.approx(100)
+
+
+def test_tags_that_belong_together_are_one_chart(served: str) -> None:
+    (category,) = ask(served, "layout", "custom_scalars")["category"]
+    tags = ask(served, "tags")["."]
+    for chart in category["chart"]:
+        for wanted in chart["multiline"]["tag"]:
+            assert any(re.search(wanted, tag) for tag in tags), chart["title"]
+
+
+def test_a_restart_is_a_stair_and_a_new_job_begins_anew(tmp_path: Path) -> None:
+    """The highest step of all attempts, which the newest has not reached again yet; of this generation."""
+    exporter = TensorBoard(str(tmp_path))
+    first = report(100)
+    back = replace(first, steps=replace(first.steps, last=30))
+    anew = replace(back, generation=1, attempts=())
+    assert [exporter._step(one) for one in (first, back, anew, first)] == [49, 49, 30, 49]
+    exporter.close()

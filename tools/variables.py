@@ -39,7 +39,8 @@ def _read_somewhere() -> set[str]:
     """The variables that the package uses by the names of their constants."""
     constants: set[str] = set()
     package = ROOT / "goodput_plugins"
-    for path in set(package.rglob("*.py")) - {package / "doctor" / "cloud.py"}:  # which only looks at what others read
+    looking = package / "doctor" / "destinations.py"  # which only looks at what others read
+    for path in set(package.rglob("*.py")) - {looking}:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") in ("env", "environ"):
                 constants.add(node.attr)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from goodput_plugins import environ as env
+from goodput_plugins.agent.settings import asked_for, settings
 from goodput_plugins.auto.plugins import TABLE
 from goodput_plugins.core.calculator import calculate
 from goodput_plugins.core.errors import UnusableData
@@ -61,13 +62,36 @@ class Case:
         return None if self.path is None else self.path if self.path.is_dir() else self.path.parent
 
     @cached_property
-    def exporters(self) -> list[str]:
-        """Those that are asked for."""
-        return [name for name in env.words(env.EXPORTERS.read(self.environ)) if name != "off"]
+    def named(self) -> list[str]:
+        """The exporters that the environment names."""
+        return env.words(env.EXPORTERS.read(self.environ))
 
     @cached_property
-    def project(self) -> str | None:
-        """The Google Cloud project that is written to."""
+    def exporters(self) -> list[str]:
+        """Those that are asked for, by the environment or else by the run's script."""
+        names = self.named or [name for name in env.EXPORTER_NAMES if name in self._asked_by_script]
+        return [name for name in names if name != "off"]
+
+    @cached_property
+    def _asked_by_script(self) -> set[str]:
+        folder = self.folder
+        if folder is None:
+            return set()
+        served = (self.agent or {}).get("exporters")
+        asked = set(settings([], folder, self.environ).wanted) | set(served if isinstance(served, Mapping) else ())
+        return asked if asked_for("cloud-logging", folder) is None else asked | {"cloud-logging"}
+
+    @cached_property
+    def labels(self) -> Mapping[str, str]:
+        """Labels in Google Cloud that the environment or the run's script gives; see :class:`Settings`."""
+        return settings(self.named, self.folder or Path("/nowhere"), self.environ).labels
+
+    def project_of(self, exporter: str) -> str | None:
+        """The Google Cloud project that an exporter writes to; a monitor of the script's may name another one."""
+        return (self.labels.get("project") if exporter == "cloud-monitoring" else None) or self._project
+
+    @cached_property
+    def _project(self) -> str | None:
         try:
             return google_cloud.project(self.environ)
         except Unavailable:

@@ -1,30 +1,21 @@
-"""Would Google Cloud take what the exporters send, and has it?
+"""Would Google Cloud take what is sent there?
 
-Nothing here is asked unless ``GOODPUT_EXPORTERS`` names an exporter that sends there.
+Nothing here is asked unless ``GOODPUT_EXPORTERS`` or the script names an exporter that sends there, or runs lie in a
+bucket of Cloud Storage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 
 from goodput_plugins import environ as env
+from goodput_plugins.core import rundir
 from goodput_plugins.doctor import google
 from goodput_plugins.doctor.case import Case
+from goodput_plugins.doctor.destinations import BUCKET, DESTINATIONS, Destination
 from goodput_plugins.doctor.diagnosis import Diagnosis, ok, unknown, warning, wrong
 
-PERMISSIONS = {
-    "cloud-logging": ("logging.logEntries.create",),
-    "cloud-monitoring": ("monitoring.timeSeries.create", "monitoring.metricDescriptors.create"),
-}
-ROLES = {"cloud-logging": "roles/logging.logWriter", "cloud-monitoring": "roles/monitoring.metricWriter"}
-APIS = {"cloud-logging": "logging.googleapis.com", "cloud-monitoring": "monitoring.googleapis.com"}
-SCOPES = {
-    "cloud-logging": ("cloud-platform", "logging.write", "logging.admin"),
-    "cloud-monitoring": ("cloud-platform", "monitoring.write", "monitoring"),
-}
-"""Access scopes of which one is enough, after ``https://www.googleapis.com/auth/``."""
-ENDPOINTS = {"cloud-logging": env.LOGGING_ENDPOINT, "cloud-monitoring": env.MONITORING_ENDPOINT}
 LIBRARIES = {
     "cloud-logging": ("google.cloud.logging", "gcp"),
     "cloud-monitoring": ("google.cloud.monitoring_v3", "gcp"),
@@ -37,27 +28,29 @@ LIBRARIES = {
 def exporters(case: Case) -> Iterator[Diagnosis]:
     """What is asked for, and whether its libraries are here."""
     if not case.exporters:
-        yield ok("exporters", "GOODPUT_EXPORTERS is not set", "Nothing is sent anywhere, so the rest is not checked.")
+        told = env.EXPORTERS.read(case.environ)
+        text = f"GOODPUT_EXPORTERS is {told}" if told else "GOODPUT_EXPORTERS is not set"
+        rest = "" if _wanted(case) else ", so the rest is not checked"
+        yield ok("exporters", text, f"Reports and events are sent nowhere{rest}.")
         return
-    extras = {}
-    for exporter in case.exporters:
+    missing = [exporter for exporter in case.exporters if not _importable(LIBRARIES[exporter][0])]
+    for exporter in missing:
         module, extra = LIBRARIES[exporter]
-        if not _importable(module):
-            extras[exporter] = extra
-    for exporter, extra in extras.items():
-        text = f"{exporter} needs {LIBRARIES[exporter][0]}, which is not installed here"
+        text = f"{exporter} needs {module}, which is not installed here"
         yield wrong("exporters", text, "Nothing is sent there.", f"pip install 'goodput-plugins[{extra}]'")
-    if not extras:
-        yield ok("exporters", f"{', '.join(case.exporters)}: asked for, libraries installed")
+    if not missing:
+        who = "" if case.named else " by the script"
+        yield ok("exporters", f"{', '.join(case.exporters)}: asked for{who}, libraries installed")
 
 
 def metadata_server(case: Case) -> Iterator[Diagnosis]:
     """Whether this machine is one of Google Cloud."""
-    if not _in_cloud(case):
+    if not _wanted(case):
         return
     if case.metadata.project:
         here = f"{case.metadata.location or 'no zone'}, {case.metadata.accelerator_type or 'no accelerator known'}"
-        yield ok("metadata-server", f"it answers: project {case.metadata.project}, {here}")
+        cluster = f", cluster {case.metadata.cluster_name}" if case.metadata.cluster_name else ""
+        yield ok("metadata-server", f"it answers: project {case.metadata.project}, {here}{cluster}")
     else:
         yield warning(
             "metadata-server",
@@ -70,32 +63,57 @@ def metadata_server(case: Case) -> Iterator[Diagnosis]:
 
 def project(case: Case) -> Iterator[Diagnosis]:
     """Which project is written to."""
-    if not _in_cloud(case):
-        return
-    found = case.project
-    if found:
-        yield ok("project", f"writes go to the project {found}")
-    else:
+    projects = {case.project_of(one.name) for one in _of_projects(case)}
+    if None in projects:
         yield wrong("project", "no project is known", "Nothing can be sent.", "Set GOODPUT_PROJECT.")
+    elif projects:
+        yield ok("project", f"writes go to the project {' and '.join(sorted(filter(None, projects)))}")
 
 
 def location(case: Case) -> Iterator[Diagnosis]:
     """The label ``location`` of the series."""
     if "cloud-monitoring" not in case.exporters:
         return
-    found = env.LOCATION.read(case.environ) or case.metadata.location
+    found = case.labels.get("location") or case.metadata.location
     if found:
         yield ok("location", f"series have the location {found}")
     else:
-        text, meaning = "no location is known", "Cloud Monitoring refuses a series without one."
-        yield wrong("location", text, meaning, "Set GOODPUT_LOCATION to a zone, such as us-central2-b.")
+        yield warning(
+            "location",
+            "series have the location global, since no other one is known",
+            "They are written all the same; a chart by location does not tell this run's zone.",
+            "Set GOODPUT_LOCATION to a zone, such as us-central2-b.",
+        )
+
+
+def reach(case: Case) -> Iterator[Diagnosis]:
+    """Whether something answers where things are sent to; what a proxy leads to is not asked."""
+    answering = []
+    for one in _wanted(case):
+        address = one.endpoint.read(case.environ)
+        if not address and google.has_proxy(case.environ):
+            continue
+        why = google.unreached(address or f"{one.api}:443")
+        if why is None:
+            answering.append(address or one.api)
+            continue
+        yield wrong(
+            "reach",
+            f"{address or one.api} cannot be reached ({why})",
+            f"What goes to {one.name} stays on disk, and is sent once it can be.",
+            f"Correct {one.endpoint.name}, or unset it."
+            if address
+            else "Let this machine out: Private Google Access on its subnet, a NAT, or a proxy in HTTPS_PROXY.",
+        )
+    if answering:
+        yield ok("reach", f"connected to {', '.join(answering)}")
 
 
 def credentials(case: Case) -> Iterator[Diagnosis]:
     """Whether there are credentials, and Google gives a token for them."""
-    if not _in_cloud(case):
+    if not _wanted(case):
         return
-    if all(google.is_local(ENDPOINTS[exporter].read(case.environ)) for exporter in _wanted(case)):
+    if all(google.is_local(one.endpoint.read(case.environ)) for one in _wanted(case)):
         yield ok("credentials", "it is sent to a loopback address, where none are needed")
         return
     try:
@@ -114,18 +132,18 @@ def credentials(case: Case) -> Iterator[Diagnosis]:
 
 def scopes(case: Case) -> Iterator[Diagnosis]:
     """Access scopes of the machine, which bound what its service account may do."""
-    if not _in_cloud(case) or case.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
+    if not _wanted(case) or case.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
         return
     told = case.metadata.get("instance/service-accounts/default/scopes")
     if told is None:
         yield unknown("scopes", "the machine tells no access scopes", "Only machines of Google Cloud have them.")
         return
     had = {scope.rpartition("/")[2] for scope in told.split()}
-    lacking = [exporter for exporter in _wanted(case) if not had.intersection(SCOPES[exporter])]
-    for exporter in lacking:
+    lacking = [one.name for one in _wanted(case) if not had.intersection(one.scopes)]
+    for name in lacking:
         yield wrong(
             "scopes",
-            f"this machine's access scopes do not cover {exporter}",
+            f"this machine's access scopes do not cover {name}",
             "Google refuses what is sent, whatever the service account may do.",
             "Make the VM or node pool anew with --scopes=cloud-platform; scopes of a GKE node pool cannot be changed.",
         )
@@ -134,58 +152,78 @@ def scopes(case: Case) -> Iterator[Diagnosis]:
 
 
 def permissions(case: Case) -> Iterator[Diagnosis]:
-    """What the credentials may do in the project."""
-    found = case.project
-    if not _in_cloud(case) or not found:
-        return
-    wanted = [permission for exporter in _wanted(case) for permission in PERMISSIONS[exporter]]
+    """What the credentials may do, in each project and in the bucket."""
+    for found in dict.fromkeys(case.project_of(one.name) for one in _of_projects(case)):
+        if found:
+            here = [one for one in _of_projects(case) if case.project_of(one.name) == found]
+            asked = google.Resource.project(case.environ, found)
+            yield from _permissions(here, asked, f"gcloud projects get-iam-policy {found}")
+    for bucket in (one for one in _wanted(case) if one.name == BUCKET):
+        name = rundir.remote(case.environ).removeprefix("gs://").partition("/")[0]
+        asked = google.Resource.bucket(case.environ, name)
+        yield from _permissions([bucket], asked, f"gcloud storage buckets get-iam-policy gs://{name}")
+
+
+def _permissions(of: list[Destination], asked: google.Resource, by_hand: str) -> Iterator[Diagnosis]:
+    """What the credentials may do with one resource."""
+    wanted = [permission for one in of for permission in (*one.permissions, *one.reading)]
     try:
-        had = google.permissions(case, found, wanted)
+        had = google.permissions(asked, wanted)
     except google.Unanswered as fault:
-        cure = f"gcloud projects get-iam-policy {found}"
-        text = f"Resource Manager could not be asked ({fault})"
-        yield unknown("permissions", text, f"Whether {', '.join(wanted)} is granted is not known.", cure)
+        meaning = f"Whether {', '.join(wanted)} is granted is not known."
+        yield unknown("permissions", f"{asked.service} could not be asked ({fault})", meaning, by_hand)
         return
-    lacking = [permission for permission in wanted if permission not in had]
+    lacking = [one for one in of if not had.issuperset(one.permissions)]
+    unread = [one for one in of if not had.issuperset(one.reading)]
     if lacking:
-        roles = " and ".join(ROLES[one] for one in _wanted(case) if {*PERMISSIONS[one]} & {*lacking})
-        yield wrong(
+        names = _lacking(had, (permission for one in lacking for permission in one.permissions))
+        cure = f"Grant {' and '.join(one.role for one in lacking)} to the service account that trains."
+        yield wrong("permissions", f"{names} is lacking in {asked.name}", "Google refuses what is sent.", cure)
+    if unread:
+        yield warning(
             "permissions",
-            f"{', '.join(lacking)} is lacking in {found}",
-            "Google refuses what is sent.",
-            f"Grant {roles} to the service account that trains.",
+            f"{_lacking(had, (permission for one in unread for permission in one.reading))} is lacking in {asked.name}",
+            "It is sent, and cannot be read back: a restart on an empty disk does not know the attempts before it, and "
+            "`goodput report --project` fails.",
+            f"Grant {' and '.join(one.reading_role for one in unread)} to the service account that trains.",
         )
-    else:
-        yield ok("permissions", f"{', '.join(wanted)}: granted")
+    if not lacking and not unread:
+        yield ok("permissions", f"{', '.join(wanted)}: granted in {asked.name}")
+
+
+def _lacking(had: set[str], wanted: Iterable[str]) -> str:
+    return ", ".join(permission for permission in wanted if permission not in had)
 
 
 def apis(case: Case) -> Iterator[Diagnosis]:
-    """Whether the APIs are on in the project."""
-    found = case.project
-    if not _in_cloud(case) or not found:
-        return
-    wanted = [APIS[exporter] for exporter in _wanted(case)]
+    """Whether the APIs are on in each project."""
+    for found in dict.fromkeys(case.project_of(one.name) for one in _of_projects(case)):
+        if found:
+            yield _apis(case, found, [one.api for one in _of_projects(case) if case.project_of(one.name) == found])
+
+
+def _apis(case: Case, project: str, wanted: list[str]) -> Diagnosis:
     try:
-        on = google.enabled(case, found, wanted)
+        on = google.enabled(case.environ, project, wanted)
     except google.Unanswered as fault:
-        text = f"Service Usage could not be asked ({fault})"
-        yield unknown("apis", text, "Whether the APIs are on is not known.", f"gcloud services list --project={found}")
-        return
+        text, cure = f"Service Usage could not be asked ({fault})", f"gcloud services list --project={project}"
+        return unknown("apis", text, "Whether the APIs are on is not known.", cure)
     off = [api for api in wanted if api not in on]
     if off:
-        cure = f"gcloud services enable {' '.join(off)} --project={found}"
-        yield wrong("apis", f"{', '.join(off)} is off in {found}", "Google refuses what is sent.", cure)
-    else:
-        yield ok("apis", f"{', '.join(wanted)}: on")
+        cure = f"gcloud services enable {' '.join(off)} --project={project}"
+        return wrong("apis", f"{', '.join(off)} is off in {project}", "Google refuses what is sent.", cure)
+    return ok("apis", f"{', '.join(wanted)}: on")
 
 
-def _in_cloud(case: Case) -> bool:
-    return any(exporter in APIS for exporter in case.exporters)
+def _wanted(case: Case) -> list[Destination]:
+    """The places in Google Cloud that are sent to."""
+    in_bucket = rundir.remote(case.environ).startswith("gs://")
+    return [one for one in DESTINATIONS if one.name in case.exporters or (one.name == BUCKET and in_bucket)]
 
 
-def _wanted(case: Case) -> list[str]:
-    """The exporters that send to Google, in the table's order."""
-    return [exporter for exporter in APIS if exporter in case.exporters]
+def _of_projects(case: Case) -> list[Destination]:
+    """Those of them that belong to the project that is written to."""
+    return [one for one in _wanted(case) if one.name != BUCKET]
 
 
 def _importable(module: str) -> bool:
@@ -195,4 +233,4 @@ def _importable(module: str) -> bool:
         return False
 
 
-CHECKS = (exporters, metadata_server, project, location, credentials, scopes, permissions, apis)
+CHECKS = (exporters, metadata_server, project, location, reach, credentials, scopes, permissions, apis)

@@ -6,11 +6,12 @@ Through google-auth and plain REST. At an address of the user's on the loopback 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from goodput_plugins import environ as env
-from goodput_plugins.doctor.case import Case
 
 TIMEOUT = 5.0
 """How long one answer may take, s."""
@@ -31,7 +32,7 @@ def is_local(address: str) -> bool:
         from goodput_plugins.exporters.endpoints import is_loopback
     except ImportError:
         return False
-    return is_loopback(address.rpartition(":")[0])
+    return is_loopback(_bare(address).rpartition(":")[0])
 
 
 def identity() -> str:
@@ -52,18 +53,67 @@ def identity() -> str:
     return str(who or "these credentials")
 
 
-def permissions(case: Case, project: str, wanted: Iterable[str]) -> set[str]:
+def unreached(address: str) -> str | None:
+    """Why nothing takes a connection at ``host:port``, which may be a URL; None if something does."""
+    host, _, port = _bare(address).rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), TIMEOUT).close()
+    except (OSError, ValueError) as error:
+        return _first_line(error)
+    return None
+
+
+def has_proxy(environ: Mapping[str, str]) -> bool:
+    """Whether a proxy stands between this machine and Google."""
+    return any(environ.get(name) for name in ("https_proxy", "HTTPS_PROXY", "grpc_proxy", "http_proxy"))
+
+
+@dataclass(frozen=True)
+class Resource:
+    """What permissions are for, and who tells which of them the credentials have.
+
+    Attributes:
+        name: its own.
+        service: who is asked, for people.
+        address: of that.
+        method, path: how.
+    """
+
+    name: str
+    service: str
+    address: str
+    method: str
+    path: str
+
+    @classmethod
+    def project(cls, environ: Mapping[str, str], name: str) -> Resource:
+        """A project."""
+        address = env.RESOURCE_MANAGER_ENDPOINT.read(environ) or "cloudresourcemanager.googleapis.com"
+        return cls(name, "Resource Manager", address, "POST", f"/v1/projects/{name}:testIamPermissions")
+
+    @classmethod
+    def bucket(cls, environ: Mapping[str, str], name: str) -> Resource:
+        """A bucket."""
+        address = _bare(env.STORAGE_EMULATOR.read(environ)) or "storage.googleapis.com"
+        path = f"/storage/v1/b/{name}/iam/testPermissions"
+        return cls(f"gs://{name}", "Cloud Storage", address, "GET", path)
+
+
+def permissions(of: Resource, wanted: Iterable[str]) -> set[str]:
     """Which of the permissions the credentials have.
 
     Raises:
         Unanswered: see there.
     """
-    path, body = f"/v1/projects/{project}:testIamPermissions", {"permissions": list(wanted)}
-    answer = _ask(case, env.RESOURCE_MANAGER_ENDPOINT, "cloudresourcemanager.googleapis.com", "POST", path, body)
+    if of.method == "POST":
+        answer = _ask(of.address, "POST", of.path, {"permissions": list(wanted)})
+    else:
+        query = "&".join(f"permissions={permission}" for permission in wanted)
+        answer = _ask(of.address, "GET", f"{of.path}?{query}")
     return set(answer.get("permissions", ()))
 
 
-def enabled(case: Case, project: str, wanted: Iterable[str]) -> set[str]:
+def enabled(environ: Mapping[str, str], project: str, wanted: Iterable[str]) -> set[str]:
     """Which of the APIs are on.
 
     Raises:
@@ -71,14 +121,12 @@ def enabled(case: Case, project: str, wanted: Iterable[str]) -> set[str]:
     """
     names = "&".join(f"names=projects/{project}/services/{api}" for api in wanted)
     path = f"/v1/projects/{project}/services:batchGet?{names}"
-    answer = _ask(case, env.SERVICE_USAGE_ENDPOINT, "serviceusage.googleapis.com", "GET", path)
+    answer = _ask(env.SERVICE_USAGE_ENDPOINT.read(environ) or "serviceusage.googleapis.com", "GET", path)
     on = [service for service in answer.get("services", ()) if service.get("state") == "ENABLED"]
     return {str(service.get("name")).rpartition("/")[2] for service in on}
 
 
-def _ask(
-    case: Case, variable: env.Variable, host: str, method: str, path: str, body: dict[str, Any] | None = None
-) -> dict[str, Any]:
+def _ask(address: str, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
     try:
         from google.auth.credentials import AnonymousCredentials
         from google.auth.exceptions import GoogleAuthError
@@ -86,7 +134,6 @@ def _ask(
         from requests.exceptions import RequestException
     except ImportError as error:
         raise Unanswered(f"{error.name} is not installed") from None
-    address = variable.read(case.environ) or host
     local = is_local(address)
     try:
         with AuthorizedSession(AnonymousCredentials() if local else _credentials()) as session:
@@ -113,6 +160,11 @@ def _credentials() -> Any:
     except GoogleAuthError as error:
         raise NoCredentials(_first_line(error)) from None
     return credentials
+
+
+def _bare(address: str) -> str:
+    """``host:port`` of an address that may be a URL."""
+    return address.partition("://")[2].rstrip("/") if "://" in address else address
 
 
 def _status(told: Any) -> str:

@@ -5,12 +5,14 @@ Tags that Google's library writes keep their names; shares are percent of the el
     goodput/goodput                          badput/<source>
     badput/custom_badput_events/<event>      step_deviation (seconds)
 
-and beside them: ``goodput/preserved``, ``steps/...`` (seconds), ``disruptions``, ``rolling_<n>s/...``. The x axis is
-the highest step that was started, so it never goes back; the wall time of a point is when it was true.
+and beside them: ``goodput/preserved``, ``goodput/disruptions``, ``steps/...`` (seconds), ``rolling_<n>s/...``. The x
+axis is the highest step that was ever started, so that a restart is a stair in each line and not a loop; the wall time
+of a point is when it was true. The tab *Custom scalars* has the tags that belong together in one chart.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from tensorboardX import SummaryWriter
@@ -19,6 +21,24 @@ from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.core.report import Report, percent, seconds
 from goodput_plugins.exporters import Snapshot
 from goodput_plugins.exporters.series import ALL, Wanted, badput_of
+
+CHARTS = {
+    "Goodput, percent of the elapsed time": ["^goodput/(goodput|preserved)$"],
+    "Badput by source, percent of the elapsed time": ["^badput/"],
+    "Goodput in rolling windows, percent": [r"^rolling_\d+s/goodput/"],
+    "Badput in rolling windows, percent": [r"^rolling_\d+s/badput/"],
+    "Step time, seconds": ["^steps/", "^step_deviation$"],
+}
+"""What is drawn in one chart: regular expressions of tags."""
+_TEXTS = {
+    "goodput/goodput": "Time of steps that were kept, percent of the elapsed time.",
+    "goodput/preserved": "Time of steps inside a checkpoint, percent of the elapsed time.",
+    "goodput/disruptions": "How often training stopped unexpectedly and had to be started again.",
+    "step_deviation": "How much slower the slow ones of the recent steps are than usual, seconds.",
+    "steps/ideal_seconds": "A step without noise, seconds.",
+    "steps/p50_seconds": "The median step, seconds.",
+    "steps/p99_seconds": "99 of 100 steps are shorter, seconds.",
+}
 
 
 class TensorBoard:
@@ -33,17 +53,27 @@ class TensorBoard:
 
     def __init__(self, folder: str, wanted: Wanted = ALL) -> None:
         self._writer = SummaryWriter(folder, flush_secs=10)
+        self._writer.add_custom_scalars({"Goodput": {title: ["Multiline", tags] for title, tags in CHARTS.items()}})
         self._wanted = wanted
         self._sent = 0
         self._last: int | None = None
+        self._highest = (0, 0)
 
     def export(self, snapshot: Snapshot) -> None:
-        at, step = snapshot.now / 1e9, snapshot.report.steps.last or 0
+        at, step = snapshot.now / 1e9, self._step(snapshot.report)
         for tag, value in scalars(snapshot, self._wanted):
-            self._writer.add_scalar(tag, value, global_step=step, walltime=at)
+            self._writer.add_scalar(tag, value, global_step=step, walltime=at, summary_description=_text(tag))
             self._sent += 1
         self._writer.flush()
         self._last = snapshot.now
+
+    def _step(self, report: Report) -> int:
+        """The highest step that was started in this generation of the run."""
+        steps = [report.steps.last or 0, *(attempt.last_step or 0 for attempt in report.attempts)]
+        generation, before = self._highest
+        highest = max(steps) if report.generation != generation else max(before, *steps)
+        self._highest = report.generation, highest
+        return highest
 
     def status(self) -> Mapping[str, object]:
         return {"sent": self._sent, "last_success": self._last}
@@ -63,12 +93,22 @@ def scalars(snapshot: Snapshot, wanted: Wanted = ALL) -> Iterator[tuple[str, flo
             yield from _shares(window, f"rolling_{length}s/", wanted)
 
 
+def _text(tag: str) -> str:
+    """What a tag tells, for the reader who asks for it."""
+    window = re.match(r"rolling_(\d+)s/", tag)
+    of = f"the last {window[1]} s" if window else "the elapsed time"
+    _, is_badput, source = tag.rpartition("badput/")
+    if is_badput:
+        return f"Time that {source.upper()} took, percent of {of}."
+    return _TEXTS.get(tag) or f"Time of steps that were kept, percent of {of}."
+
+
 def _run(report: Report, wanted: Wanted) -> Iterator[tuple[str, float]]:
     yield from _shares(report, "", wanted)
     preserved = percent(report.preserved, report.breakdown.elapsed)
     if preserved is not None:
         yield "goodput/preserved", preserved
-    yield "disruptions", float(report.disruptions)
+    yield "goodput/disruptions", float(report.disruptions)
 
 
 def _steps(report: Report) -> Iterator[tuple[str, float]]:
