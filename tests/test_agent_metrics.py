@@ -154,7 +154,7 @@ def test_tensorboard_has_the_report_and_its_way_there(told: Told) -> None:
     points = told.board["goodput/goodput"]
     assert points[-1][1] == told.report["steps"]["last"]
     assert points[-1][2] == pytest.approx(told.report["goodput_percent"], abs=1e-2)
-    assert len(points) > 5 and points == sorted(points)  # over both agents
+    assert len(points) >= 2 and points == sorted(points)  # over both agents
     assert told.board["steps/ideal_seconds"][-1][2] == pytest.approx(told.report["steps"]["ideal_seconds"], rel=1e-4)
 
 
