@@ -154,6 +154,30 @@ def test_grafana_asks_for_nothing_but_what_a_scrape_has(capsys: pytest.CaptureFi
         assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= families[names[0]]
 
 
+def test_variables_in_grafanas_queries_are_in_its_head(capsys: pytest.CaptureFixture[str]) -> None:
+    dashboard = printed("grafana", capsys)
+    head = {one["name"] for one in dashboard["templating"]["list"]}
+    used = {name for target in values(dashboard, "expr") for name in re.findall(r"\$(\w+)", target)}
+    assert used == head - {"datasource"} == {"run", "window"}
+
+
+def test_goodput_has_the_colour_of_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    first = printed("grafana", capsys)["panels"][0]
+    steps = first["fieldConfig"]["defaults"]["thresholds"]["steps"]
+    assert [(step["value"], step["color"]) for step in steps] == [(None, "red"), (0.5, "yellow"), (0.8, "green")]
+    card = printed("cloud-monitoring", capsys)["mosaicLayout"]["tiles"][0]["widget"]["scorecard"]
+    assert [(one["value"], one["color"]) for one in card["thresholds"]] == [(0.5, "RED"), (0.8, "YELLOW")]
+
+
+def test_every_panel_says_what_it_tells_and_in_which_unit(capsys: pytest.CaptureFixture[str]) -> None:
+    dashboard = printed("grafana", capsys)
+    assert all(panel["description"] and panel["fieldConfig"]["defaults"]["unit"] for panel in dashboard["panels"])
+    (text,) = values(printed("cloud-monitoring", capsys), "content")
+    assert all(f"**{panel['title']}**" in text for panel in dashboard["panels"])
+    units = set(values(printed("cloud-monitoring", capsys), "unitOverride"))
+    assert units == {"s", "%", "10^2.%", "1"}
+
+
 def test_no_dashboard_is_left_out_of_the_command() -> None:
     from goodput_plugins.cli import arguments
 

@@ -68,7 +68,8 @@ class Panel:
         shape: how it is drawn.
         cloud: what it shows in Cloud Monitoring.
         prometheus: what it shows in Grafana.
-        prometheus_unit: of its numbers in Grafana, where that is another one.
+        prometheus_unit, prometheus_shape: in Grafana, where they are others.
+        good: below the first it is bad, from the second on good; () where that cannot be said.
     """
 
     title: str
@@ -78,8 +79,12 @@ class Panel:
     cloud: tuple[Series | Query, ...]
     prometheus: tuple[Query, ...]
     prometheus_unit: Unit | None = None
+    prometheus_shape: Shape | None = None
+    good: tuple[float, float] | tuple[()] = ()
 
 
+_BADPUT_OF_WINDOW = 'goodput_window_badput_ratio{run=~"$run", window_seconds="$window"}'
+"""Of the rolling window that is chosen in Grafana's head; elsewhere each has lines of its own."""
 _AT_RISK = (
     "clamp_min({goodput} - on (workload_id, replica_id) group_left () max by (workload_id, replica_id) (max_over_time(("
     "{goodput} and on (workload_id, replica_id) changes({steps}[2m]) > 0)[1d:1m])), 0)"
@@ -93,11 +98,12 @@ _AT_RISK = (
 PANELS = (
     Panel(
         "Goodput",
-        "The share of the elapsed time that made progress which was kept.",
+        "The share of the elapsed time that made progress which was kept: red below 50 %, green from 80 % on.",
         Unit.SHARE,
         Shape.NUMBER,
         (Series("goodput_time", over="total_elapsed_time"),),
         (Query('sum(goodput_productive_seconds{run=~"$run"}) / sum(goodput_elapsed_seconds{run=~"$run"})'),),
+        good=(0.5, 0.8),
     ),
     Panel(
         "Elapsed",
@@ -146,8 +152,9 @@ PANELS = (
         Unit.PERCENT,
         Shape.LINES,
         (Series("interval_badput", by=("badput_source", "rolling_window_size"), aligner="ALIGN_MEAN"),),
-        (Query('goodput_window_badput_ratio{run=~"$run"}', "{{source}}, last {{window_seconds}} s"),),
+        (Query(f"avg by (source) ({_BADPUT_OF_WINDOW})", "{{source}}"),),
         Unit.SHARE,
+        Shape.STACKED,
     ),
     Panel(
         "Badput by source",

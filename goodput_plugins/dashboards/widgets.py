@@ -19,6 +19,8 @@ MINUTE = "60s"
 
 _UNITS = {Unit.SECONDS: "s", Unit.SHARE: "10^2.%", Unit.PERCENT: "%", Unit.COUNT: "1"}
 _RUN = ("resource.label.workload_id", "resource.label.replica_id")
+_NAMES = {"rolling_window_size": "last ${metric.labels.rolling_window_size} s"}
+"""How a label's value stands in a legend, where that alone would not be understood."""
 _RUN_NAME = "${resource.labels.workload_id}"
 
 
@@ -84,7 +86,7 @@ def queries(panel: Panel) -> Iterator[tuple[Json, str]]:
             yield prometheus(asked.expression, unit), ""
             continue
         by = [f"metric.label.{label}" for label in asked.by]
-        legend = [f"${{metric.labels.{label}}}" for label in asked.by]
+        legend = [_NAMES.get(label, f"${{metric.labels.{label}}}") for label in asked.by]
         if whole:
             yield _series(asked, by, "REDUCE_SUM", unit), ", ".join(legend)
         else:
@@ -107,7 +109,10 @@ def _chart(panel: Panel) -> Json:
 
 def _scorecard(panel: Panel) -> Json:
     ((query, _),) = queries(panel)
-    return {"scorecard": {"timeSeriesQuery": query, "sparkChartView": {"sparkChartType": "SPARK_LINE"}}}
+    colours = zip(("RED", "YELLOW"), panel.good, strict=False)
+    below = [{"value": value, "color": colour, "direction": "BELOW"} for colour, value in colours]
+    limits = {"thresholds": below} if below else {}
+    return {"scorecard": {"timeSeriesQuery": query, "sparkChartView": {"sparkChartType": "SPARK_LINE"}, **limits}}
 
 
 def _pie(panel: Panel) -> Json:
