@@ -34,6 +34,24 @@ METRICS: dict[str, tuple[str, set[str]]] = {
     "interval_badput": ("double_value", {"badput_source", "rolling_window_size", *SOURCES}),
 }
 """What each metric's values are, and its labels."""
+BADPUT = {
+    "TPU_INITIALIZATION",
+    "TRAINING_PREP",
+    "PROGRAM_STARTUP",
+    "DATA_LOADING_SYNC",
+    "UNPRODUCTIVE_CHECKPOINT_SAVE_TIME",
+    "UNPRODUCTIVE_CHECKPOINT_RESTORE_TIME",
+    "WASTED_PROGRESS_FROM_DISRUPTION",
+    "INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION",
+    "CUSTOM_BADPUT_EVENTS",
+    "OTHER",
+    "ELASTIC_SLICE_DOWN",
+    "ELASTIC_SCALE_UP",
+    "ELASTIC_REINITIALIZATION",
+}
+"""Sources of badput in use; overlapped work is none."""
+FIXED = {"goodput_source": {"TOTAL"}, "window_type": {"cumulative"}}
+"""Labels that have these values only."""
 TOO_OFTEN = "One or more points were written more frequently than the maximum sampling period configured."
 OUT_OF_ORDER = "Points must be written in order. One or more of the points specified had an older end time."
 
@@ -104,6 +122,13 @@ class Metrics:
             told = set(series.metric.labels) - ({"cluster_name"} if labels else set())
             if told != labels or point.value._pb.WhichOneof("value") != kind:
                 return f"unrecognized labels or value: {sorted(told)}"
+            values = series.metric.labels
+            if any(values[name] not in FIXED[name] for name in FIXED if name in values):
+                return "unrecognized value of a label"
+            if "badput_source" in values and values["badput_source"].partition(".")[0] not in BADPUT:
+                return "unrecognized source of badput"
+            if not values.get("rolling_window_size", "0").isdecimal():
+                return "unrecognized window"
             if series.resource.type != WORKLOAD or set(series.resource.labels) != {
                 "location",
                 "workload_id",
