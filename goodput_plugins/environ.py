@@ -185,13 +185,22 @@ def _rank_on_host(environ: Mapping[str, str]) -> tuple[int, int | None] | None:
     return host * max(each, 1) + local, int(total) if total.isdecimal() else None
 
 
+def values(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Which of our variables hold what they do not take, one clause each."""
+    return [fault for variable in KNOWN.values() if (fault := variable.fault(environ))]
+
+
+def strangers(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Names that begin as ours do, and are none of ours."""
+    return sorted(name for name in environ if name.startswith(PREFIX) and name not in KNOWN)
+
+
 def faults(environ: Mapping[str, str] = os.environ) -> list[str]:
     """What is unknown in our variables, one clause each."""
-    found = [fault for variable in KNOWN.values() if (fault := variable.fault(environ))]
-    strangers = sorted(name for name in environ if name.startswith(PREFIX) and name not in KNOWN)
-    if strangers:
+    found, unknown = values(environ), strangers(environ)
+    if unknown:
         ours = ", ".join(name for name in KNOWN if name.startswith(PREFIX))
-        found.append(f"{', '.join(strangers)} {'is' if len(strangers) == 1 else 'are'} not known (there are: {ours})")
+        found.append(f"{', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'} not known (there are: {ours})")
     return found
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.core.events import SCHEMA, Event, Kind, encode
 from goodput_plugins.core.name_lock import NameLock
 from goodput_plugins.doctor import case as case_module
-from goodput_plugins.doctor import examine, examined, frameworks, google
+from goodput_plugins.doctor import disk, examine, examined, frameworks, google
 from goodput_plugins.doctor.case import Case
 from goodput_plugins.doctor.diagnosis import Diagnosis, Level, ok
 
@@ -118,7 +119,7 @@ def test_start_up_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_variables() -> None:
-    is_wrong(diagnoses(GOODPUT_PLUGIN="auto")["variables"], "GOODPUT_PLUGIN is not known")
+    is_wrong(diagnoses(GOODPUT_PLUGIN="auto")["variables"], "GOODPUT_PLUGIN is not known", "mean GOODPUT_PLUGINS?")
     is_wrong(diagnoses(GOODPUT_PROCESSES="both")["variables"], "primary or all")
     is_wrong(diagnoses(GOODPUT_PLUGINS="jaxx")["variables"], "jaxx", "is no plugin")
     assert diagnoses()["variables"].level is Level.OK
@@ -206,8 +207,26 @@ def test_a_name_that_was_used_again(tmp_path: Path) -> None:
 def test_a_disk_that_will_be_gone(tmp_path: Path) -> None:
     is_wrong(diagnoses(GOODPUT_DIR="/dev/shm/goodput")["disk"], "is memory", level=Level.WARNING)
     is_wrong(diagnoses(GOODPUT_DIR="/tmp/goodput-of-nobody")["disk"], "GOODPUT_DIR", level=Level.WARNING)
+    is_wrong(diagnoses(GOODPUT_DIR="/proc/goodput")["disk"], "cannot be written")
     (tmp_path / "file").write_text("")
     is_wrong(diagnoses(GOODPUT_DIR=str(tmp_path / "file" / "runs"))["disk"], "is no folder")
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("overlay", "container's own layer"), ("tmpfs", "is memory"), ("fuse.gcsfuse", "is a FUSE mount")],
+)
+def test_a_disk_of_a_kind_that_loses_something(monkeypatch: pytest.MonkeyPatch, kind: str, words: str) -> None:
+    monkeypatch.setattr(disk, "file_system", lambda fd: kind)
+    is_wrong(diagnoses(GOODPUT_DIR="/usr")["disk"], words, "GOODPUT_DIR", level=Level.WARNING)
+    monkeypatch.setattr(disk, "file_system", lambda fd: "nfs4")
+    assert "a nfs4 disk, a remote one" in diagnoses(GOODPUT_DIR="/usr")["disk"].text
+
+
+def test_a_disk_that_is_nearly_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk.shutil, "disk_usage", lambda folder: SimpleNamespace(free=12_000_000))
+    found = diagnoses(GOODPUT_DIR="/usr")["disk"]
+    is_wrong(found, "12 MB left", "Make room", level=Level.WARNING)
 
 
 def test_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,6 +304,10 @@ def test_no_metadata_server_no_project_no_location(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere.json")
     found = diagnoses(GOODPUT_EXPORTERS="cloud-monitoring", GCE_METADATA_HOST="127.0.0.1:9")
     is_wrong(found["metadata-server"], "no metadata server", "GOODPUT_PROJECT", level=Level.WARNING)
+    assert "scopes" not in found
+    given = {"GOODPUT_PROJECT": "p", "GOODPUT_LOCATION": "l", "GOODPUT_ACCELERATOR_TYPE": "a"}
+    told = diagnoses(GOODPUT_EXPORTERS="cloud-monitoring", GCE_METADATA_HOST="127.0.0.1:9", **given)
+    assert told["metadata-server"].level is told["location"].level is Level.OK
     is_wrong(found["project"], "GOODPUT_PROJECT")
     is_wrong(found["location"], "location global", "GOODPUT_LOCATION", level=Level.WARNING)
     if google_is_here():
@@ -313,6 +336,8 @@ def test_access_scopes(here: Cloud) -> None:
         "https://www.googleapis.com/auth/devstorage.read_only\nhttps://www.googleapis.com/auth/logging.write\n"
     )
     is_wrong(diagnoses(**here.environ)["scopes"], "do not cover cloud-monitoring", "--scopes=cloud-platform")
+    del here.metadata["instance/service-accounts/default/scopes"]
+    assert diagnoses(**here.environ)["scopes"].level is Level.UNKNOWN
 
 
 def test_permissions(here: Cloud) -> None:

@@ -69,17 +69,10 @@ class Case:
     @cached_property
     def exporters(self) -> list[str]:
         """Those that are asked for, by the environment or else by the run's script."""
-        names = self.named or [name for name in env.EXPORTER_NAMES if name in self._asked_by_script]
-        return [name for name in names if name != "off"]
-
-    @cached_property
-    def _asked_by_script(self) -> set[str]:
-        folder = self.folder
-        if folder is None:
-            return set()
-        served = (self.agent or {}).get("exporters")
-        asked = set(settings([], folder, self.environ).wanted) | set(served if isinstance(served, Mapping) else ())
-        return asked if asked_for("cloud-logging", folder) is None else asked | {"cloud-logging"}
+        if self.named or self.folder is None:
+            return [name for name in self.named if name != "off"]
+        logs = [] if asked_for("cloud-logging", self.folder) is None else ["cloud-logging"]
+        return logs + list(settings([], self.folder, self.environ).wanted)
 
     @cached_property
     def labels(self) -> Mapping[str, str]:

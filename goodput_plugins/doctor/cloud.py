@@ -29,9 +29,9 @@ def exporters(case: Case) -> Iterator[Diagnosis]:
     """What is asked for, and whether its libraries are here."""
     if not case.exporters:
         told = env.EXPORTERS.read(case.environ)
-        text = f"GOODPUT_EXPORTERS is {told}" if told else "GOODPUT_EXPORTERS is not set"
-        rest = "" if _wanted(case) else ", so the rest is not checked"
-        yield ok("exporters", text, f"Reports and events are sent nowhere{rest}.")
+        text = f"GOODPUT_EXPORTERS is {told}" if told else "GOODPUT_EXPORTERS is not set here"
+        rest = "" if _wanted(case) else "; whether it could be sent is not checked"
+        yield ok("exporters", text, f"What a training that starts from here records is sent nowhere{rest}.")
         return
     missing = [exporter for exporter in case.exporters if not _importable(LIBRARIES[exporter][0])]
     for exporter in missing:
@@ -51,14 +51,27 @@ def metadata_server(case: Case) -> Iterator[Diagnosis]:
         here = f"{case.metadata.location or 'no zone'}, {case.metadata.accelerator_type or 'no accelerator known'}"
         cluster = f", cluster {case.metadata.cluster_name}" if case.metadata.cluster_name else ""
         yield ok("metadata-server", f"it answers: project {case.metadata.project}, {here}{cluster}")
-    else:
+        return
+    lacking = _not_given(case)
+    if lacking:
         yield warning(
             "metadata-server",
             "no metadata server answers",
-            "This is no machine of Google Cloud, or a pod that cannot reach the server. Project, location and "
-            "accelerator are not found by themselves.",
-            "Set GOODPUT_PROJECT, GOODPUT_LOCATION and GOODPUT_ACCELERATOR_TYPE.",
+            "This is no machine of Google Cloud, or a pod that cannot reach that server: what it would tell must be set.",
+            f"Set {' and '.join(lacking)}.",
         )
+    else:
+        yield ok("metadata-server", "none answers, and what it would tell is given")
+
+
+def _not_given(case: Case) -> list[str]:
+    """The variables for what neither they, nor the script, nor the machine tell."""
+    given = {
+        env.PROJECT: all(case.project_of(one.name) for one in _of_projects(case)),
+        env.LOCATION: "cloud-monitoring" not in case.exporters or "location" in case.labels,
+        env.ACCELERATOR_TYPE: "cloud-monitoring" not in case.exporters or "accelerator" in case.labels,
+    }
+    return [variable.name for variable, is_given in given.items() if not is_given]
 
 
 def project(case: Case) -> Iterator[Diagnosis]:
@@ -121,7 +134,7 @@ def credentials(case: Case) -> Iterator[Diagnosis]:
     except google.NoCredentials as fault:
         yield wrong(
             "credentials",
-            f"no usable credentials ({fault})",
+            f"no usable credentials: {fault}",
             "Nothing can be sent to Google Cloud from here.",
             "On GKE bind the pod's service account (Workload Identity); on a VM give it a service account; elsewhere: "
             "gcloud auth application-default login",
@@ -132,11 +145,11 @@ def credentials(case: Case) -> Iterator[Diagnosis]:
 
 def scopes(case: Case) -> Iterator[Diagnosis]:
     """Access scopes of the machine, which bound what its service account may do."""
-    if not _wanted(case) or case.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
+    if not _wanted(case) or case.environ.get("GOOGLE_APPLICATION_CREDENTIALS") or not case.metadata.project:
         return
     told = case.metadata.get("instance/service-accounts/default/scopes")
     if told is None:
-        yield unknown("scopes", "the machine tells no access scopes", "Only machines of Google Cloud have them.")
+        yield unknown("scopes", "the machine tells no access scopes", "It has no service account.")
         return
     had = {scope.rpartition("/")[2] for scope in told.split()}
     lacking = [one.name for one in _wanted(case) if not had.intersection(one.scopes)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from goodput_plugins.core.mounts import file_system, is_remote
 from goodput_plugins.doctor.case import Case
 from goodput_plugins.doctor.diagnosis import Diagnosis, ok, warning, wrong
 
+FEW_BYTES = 100_000_000
+"""A million steps take some 15 to 60 MB."""
 _GOES = {
     "tmpfs": "is memory: gone with the machine or the pod",
     "ramfs": "is memory: gone with the machine or the pod",
@@ -23,14 +27,23 @@ def disk(case: Case) -> Iterator[Diagnosis]:
     """Whether the disk outlives the machine."""
     folder = _existing(case.folder or rundir.root(case.environ))
     kind = _kind(folder)
-    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+    refused = _refused(folder)
+    if refused:
         yield wrong(
             "disk",
-            f"{folder} {'cannot be written' if folder.is_dir() else 'is no folder'}",
+            refused,
             "A training that starts from here is not recorded.",
             "Set GOODPUT_DIR to a folder that can be written.",
         )
         return
+    free = shutil.disk_usage(folder).free
+    if free < FEW_BYTES:
+        yield warning(
+            "disk",
+            f"{folder} has {free / 1e6:.0f} MB left",
+            "When it is full training goes on, and is no longer recorded.",
+            "Make room, or set GOODPUT_DIR to another disk.",
+        )
     url = rundir.remote(case.environ)
     if url:
         yield _bucket(url, folder)
@@ -71,6 +84,17 @@ def _bucket(url: str, folder: Path) -> Diagnosis:
 def _existing(folder: Path) -> Path:
     """The folder, or the nearest above it that exists."""
     return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+
+
+def _refused(folder: Path) -> str | None:
+    """Why nothing can be written there, tried with a file that has no name; None if something can."""
+    if not folder.is_dir():
+        return f"{folder} is no folder"
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        return f"{folder} cannot be written ({error.strerror})"
+    return None
 
 
 def _swept(folder: Path) -> str:

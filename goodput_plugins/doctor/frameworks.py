@@ -62,10 +62,10 @@ def resolved(case: Case) -> Iterator[Diagnosis]:
         return
     found = [name for name, places in origins.items() if places]
     shadowed = [name for name in found if any(OURS in Path(place).parents for place in origins[name] if place)]
-    for name in shadowed:
+    if shadowed:
         yield wrong(
             "frameworks",
-            f"`import {name}` finds our folder instead of the library",
+            f"`import {', '.join(shadowed)}` finds our folder instead of the library",
             f"{OURS} is on sys.path, by PYTHONPATH or since Python starts in it; training cannot work so.",
             "Take it off PYTHONPATH, and start from another folder.",
         )

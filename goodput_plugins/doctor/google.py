@@ -48,7 +48,7 @@ def identity() -> str:
     try:
         credentials.refresh(Request())
     except GoogleAuthError as error:
-        raise NoCredentials(_first_line(error)) from None
+        raise NoCredentials(_first_sentence(error)) from None
     who = getattr(credentials, "service_account_email", None) or getattr(credentials, "account", None)
     return str(who or "these credentials")
 
@@ -58,8 +58,10 @@ def unreached(address: str) -> str | None:
     host, _, port = _bare(address).rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), TIMEOUT).close()
-    except (OSError, ValueError) as error:
-        return _first_line(error)
+    except OSError as error:
+        return error.strerror or str(error)
+    except ValueError as error:
+        return str(error)
     return None
 
 
@@ -143,7 +145,7 @@ def _ask(address: str, method: str, path: str, body: dict[str, Any] | None = Non
     except NoCredentials:
         raise Unanswered("no credentials") from None
     except (GoogleAuthError, RequestException, ValueError) as error:
-        raise Unanswered(_first_line(error)) from None
+        raise Unanswered(_first_sentence(error)) from None
     if answer.status_code != 200 or not isinstance(told, dict):
         raise Unanswered(f"{answer.status_code} {_status(told)}".strip())
     return told
@@ -158,7 +160,7 @@ def _credentials() -> Any:
     try:
         credentials, _ = google.auth.default(scopes=[SCOPE])
     except GoogleAuthError as error:
-        raise NoCredentials(_first_line(error)) from None
+        raise NoCredentials(_first_sentence(error)) from None
     return credentials
 
 
@@ -172,6 +174,6 @@ def _status(told: Any) -> str:
     return str(error.get("status", "")) if isinstance(error, dict) else ""
 
 
-def _first_line(error: Exception) -> str:
+def _first_sentence(error: Exception) -> str:
     lines = str(error).splitlines()
-    return lines[0][:200] if lines else type(error).__name__
+    return lines[0].partition(". ")[0].rstrip(".")[:200] if lines else type(error).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -48,14 +49,18 @@ def start_up(case: Case) -> Iterator[Diagnosis]:
 
 def variables(case: Case) -> Iterator[Diagnosis]:
     """Names and values of our variables."""
-    faults = env.faults(case.environ)
+    faults, strangers = env.values(case.environ), env.strangers(case.environ)
     known = {plugin.name for plugin in TABLE} | {"auto", "off"}
-    strangers = [name for name in env.words(env.PLUGINS.read(case.environ).lower()) if name not in known]
-    if strangers:
-        faults.append(f"GOODPUT_PLUGINS names {', '.join(strangers)}, which is no plugin")
+    no_plugins = [name for name in env.words(env.PLUGINS.read(case.environ).lower()) if name not in known]
+    if no_plugins:
+        faults.append(f"GOODPUT_PLUGINS names {', '.join(no_plugins)}, which is no plugin")
     for fault in faults:
         yield wrong("variables", fault, "It is ignored, as if it were not set.", "Correct it, or unset it.")
-    if not faults:
+    for name in strangers:
+        near = difflib.get_close_matches(name, env.KNOWN, 1)
+        cure = f"{f'Did you mean {near[0]}? ' if near else ''}docs/variables.md has all of them."
+        yield wrong("variables", f"{name} is not known", "Nothing reads it.", cure)
+    if not faults and not strangers:
         count = sum(name.startswith(env.PREFIX) for name in case.environ)
         yield ok("variables", f"{count or 'no'} GOODPUT_* variable{'' if count == 1 else 's'} set, all known")
 
