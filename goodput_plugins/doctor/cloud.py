@@ -57,7 +57,7 @@ def metadata_server(case: Case) -> Iterator[Diagnosis]:
         yield warning(
             "metadata-server",
             "no metadata server answers",
-            "This is no machine of Google Cloud, or a pod that cannot reach that server: what it would tell must be set.",
+            "This is no machine of Google Cloud, or a pod that cannot reach it: what it would tell must be set.",
             f"Set {' and '.join(lacking)}.",
         )
     else:
