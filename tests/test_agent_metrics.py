@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +27,10 @@ from sending import Job, board, free_port, scrape, until
 
 from goodput_plugins.agent import reports
 from goodput_plugins.agent.making import LAST, Last, Maker
-from goodput_plugins.agent.metrics import Metrics
+from goodput_plugins.agent.metrics import Metrics, Slot
 from goodput_plugins.agent.reports import Reports
 from goodput_plugins.agent.settings import Settings, settings
-from goodput_plugins.agent.status import Status
+from goodput_plugins.agent.status import Status, log
 from goodput_plugins.core.shipper import MONITOR
 from goodput_plugins.exporters import Snapshot
 from goodput_plugins.exporters.series import Wanted
@@ -417,6 +419,28 @@ def test_when_points_were_written_last_is_kept_for_each_workload(tmp_path: Path)
     (tmp_path / LAST).write_text("[")
     assert Last(tmp_path, "p/l/0").read() == 0
     Last(tmp_path / "gone", "w").save(7)  # a disk that takes nothing
+
+
+def test_a_port_that_is_taken_is_tried_again(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        wanted = settings(["prometheus"], tmp_path, {"GOODPUT_PROMETHEUS_ADDRESS": f"127.0.0.1:{port}"})
+        slot = Slot("prometheus", *Maker("r", tmp_path, {}).plan(wanted)["prometheus"])
+        snapshot = Reports(recorded(tmp_path)).snapshot(time.time_ns(), wanted, final=False)
+        assert snapshot is not None
+        slot.export(snapshot)
+        assert "in use" in str(slot.status()["last_error"])
+    slot.export(snapshot)
+    assert scrape(port) and "last_error" not in slot.status()
+    slot.close()
+
+
+def test_a_full_disk_under_the_agents_own_log_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        log("something")
+        with suppress(OSError):
+            full.close()
 
 
 def test_without_credentials_it_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ pytest.importorskip("tensorboardX", reason="tensorboardX is not installed here")
 pytest.importorskip("tensorboard", reason="tensorboard is not installed here")
 
 from exported import T0, S, report
+from tensorboardX.record_writer import RecordWriter
 
 from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.exporters import Snapshot
@@ -43,7 +44,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for until in untils:
             exporter.export(snapshot(until))
         exporter.close()
-        time.sleep(1.1)  # files are told apart by the second
     port_file = folder.parent / "port"
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(folder), "--port", "0", "--load_fast", "false"]
     with (
@@ -112,3 +112,23 @@ def test_a_restart_is_a_stair_and_a_new_job_begins_anew(tmp_path: Path) -> None:
     anew = replace(back, generation=1, attempts=())
     assert [exporter._step(one) for one in (first, back, anew, first)] == [49, 49, 30, 49]
     exporter.close()
+
+
+def test_a_disk_that_was_full_costs_what_was_written_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    exporter = TensorBoard(str(tmp_path))
+    exporter.export(snapshot(UNTILS[0]))
+    with monkeypatch.context() as patch:
+        patch.setattr(RecordWriter, "write", full)
+        for _ in range(3):
+            with pytest.raises(OSError):
+                exporter.export(snapshot(UNTILS[1]))
+    exporter.export(snapshot(UNTILS[2]))
+    exporter.close()
+    assert len(list(tmp_path.iterdir())) == 2  # what took nothing is gone
+    read = EventAccumulator(str(tmp_path), size_guidance={"scalars": 0}).Reload()
+    assert [point.step for point in read.Scalars("goodput/goodput")] == [UNTILS[0] // 2 - 1, UNTILS[2] // 2 - 1]

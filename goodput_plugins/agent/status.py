@@ -55,5 +55,6 @@ class Status:
 
 
 def log(text: str) -> None:
-    """Say something in ``agent.log``, which is this process's stdout."""
-    print(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}", flush=True)
+    """Say something in ``agent.log``, which is this process's stdout, if the disk takes it."""
+    with suppress(OSError):
+        print(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}", flush=True)

@@ -12,10 +12,17 @@ of a point is when it was true. The tab *Custom scalars* has the tags that belon
 
 from __future__ import annotations
 
+import os
 import re
+import socket
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
-from tensorboardX import SummaryWriter
+from tensorboardX import summary
+from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.proto.summary_pb2 import Summary
+from tensorboardX.record_writer import RecordWriter, directory_check
 
 from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.core.report import Report, percent, seconds
@@ -52,20 +59,39 @@ class TensorBoard:
     name = "tensorboard"
 
     def __init__(self, folder: str, wanted: Wanted = ALL) -> None:
-        self._writer = SummaryWriter(folder, flush_secs=10)
-        self._writer.add_custom_scalars({"Goodput": {title: ["Multiline", tags] for title, tags in CHARTS.items()}})
+        self._folder = folder
         self._wanted = wanted
+        self._file: EventFile | None = None
         self._sent = 0
         self._last: int | None = None
         self._highest = (0, 0)
 
     def export(self, snapshot: Snapshot) -> None:
-        at, step = snapshot.now / 1e9, self._step(snapshot.report)
+        """Write it.
+
+        Raises:
+            OSError: the disk is full, or gone; the next snapshot begins a file of its own.
+        """
+        found = Summary()
         for tag, value in scalars(snapshot, self._wanted):
-            self._writer.add_scalar(tag, value, global_step=step, walltime=at, summary_description=_text(tag))
-            self._sent += 1
-        self._writer.flush()
+            found.MergeFrom(summary.scalar(tag, value, summary_description=_text(tag)))
+        try:
+            if self._file is None:
+                self._file = EventFile(self._folder)
+            self._file.write(found, snapshot.now, self._step(snapshot.report))
+        except OSError:
+            self.close()
+            raise
+        self._sent += len(found.value)
         self._last = snapshot.now
+
+    def status(self) -> Mapping[str, object]:
+        return {"sent": self._sent, "last_success": self._last}
+
+    def close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
     def _step(self, report: Report) -> int:
         """The highest step that was started in this generation of the run."""
@@ -75,11 +101,47 @@ class TensorBoard:
         self._highest = report.generation, highest
         return highest
 
-    def status(self) -> Mapping[str, object]:
-        return {"sent": self._sent, "last_success": self._last}
+
+class EventFile:
+    """A file of TensorBoard's, written at once: tensorboardX's own writer waits for ever when its disk was full.
+
+    Args:
+        folder: where; it is made if it is not there.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+
+    def __init__(self, folder: str) -> None:
+        directory_check(folder)
+        now = time.time_ns()
+        moment = f"{now // 10**9:010}.{socket.gethostname()}.{os.getpid()}.{now % 10**9:09}"  # so as to sort by it
+        self._path = os.path.join(folder, f"events.out.tfevents.{moment}")
+        self._file = RecordWriter(self._path)
+        try:
+            self._file.write(Event(wall_time=now / 1e9, file_version="brain.Event:2").SerializeToString())
+            charts = {title: ["Multiline", tags] for title, tags in CHARTS.items()}
+            self.write(summary.custom_scalars({"Goodput": charts}), now, 0)
+        except OSError:
+            self.close()
+            raise
+
+    def write(self, found: Summary, at: int, step: int) -> None:
+        """Append values that were so at that time, ns since the epoch, and step.
+
+        Raises:
+            OSError: it is not there, or not whole; nothing that is written after it would be read.
+        """
+        self._file.write(Event(wall_time=at / 1e9, step=step, summary=found).SerializeToString())
+        self._file.flush()
 
     def close(self) -> None:
-        self._writer.close()
+        """Let go of it; a file that the disk took nothing of goes."""
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            if os.path.getsize(self._path) == 0:
+                os.unlink(self._path)
 
 
 def scalars(snapshot: Snapshot, wanted: Wanted = ALL) -> Iterator[tuple[str, float]]:
