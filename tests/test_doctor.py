@@ -219,6 +219,9 @@ def test_a_disk_that_will_be_gone(tmp_path: Path) -> None:
 def test_a_disk_of_a_kind_that_loses_something(monkeypatch: pytest.MonkeyPatch, kind: str, words: str) -> None:
     monkeypatch.setattr(disk, "file_system", lambda fd: kind)
     is_wrong(diagnoses(GOODPUT_DIR="/usr")["disk"], words, "GOODPUT_DIR", level=Level.WARNING)
+    if not kind.startswith("fuse"):
+        sent = diagnoses(GOODPUT_DIR="/usr", GOODPUT_EXPORTERS="cloud-logging", GCE_METADATA_HOST="127.0.0.1:9")
+        assert sent["disk"].level is Level.OK and "The log has what would go with it" in sent["disk"].meaning
     monkeypatch.setattr(disk, "file_system", lambda fd: "nfs4")
     assert "a nfs4 disk, a remote one" in diagnoses(GOODPUT_DIR="/usr")["disk"].text
 

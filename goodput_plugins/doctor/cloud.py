@@ -50,7 +50,7 @@ def metadata_server(case: Case) -> Iterator[Diagnosis]:
     if case.metadata.project:
         here = f"{case.metadata.location or 'no zone'}, {case.metadata.accelerator_type or 'no accelerator known'}"
         cluster = f", cluster {case.metadata.cluster_name}" if case.metadata.cluster_name else ""
-        yield ok("metadata-server", f"it answers: project {case.metadata.project}, {here}{cluster}")
+        yield ok("metadata-server", f"the metadata server tells: project {case.metadata.project}, {here}{cluster}")
         return
     lacking = _not_given(case)
     if lacking:
@@ -61,7 +61,7 @@ def metadata_server(case: Case) -> Iterator[Diagnosis]:
             f"Set {' and '.join(lacking)}.",
         )
     else:
-        yield ok("metadata-server", "none answers, and what it would tell is given")
+        yield ok("metadata-server", "no metadata server answers, and what it would tell is set")
 
 
 def _not_given(case: Case) -> list[str]:
@@ -127,7 +127,7 @@ def credentials(case: Case) -> Iterator[Diagnosis]:
     if not _wanted(case):
         return
     if all(google.is_local(one.endpoint.read(case.environ)) for one in _wanted(case)):
-        yield ok("credentials", "it is sent to a loopback address, where none are needed")
+        yield ok("credentials", "all is sent to loopback addresses, where no credentials are needed")
         return
     try:
         who = google.identity()

@@ -55,3 +55,11 @@ def wrong(id: str, text: str, meaning: str, cure: str) -> Diagnosis:
 def unknown(id: str, text: str, meaning: str = "", cure: str = "") -> Diagnosis:
     """Nobody can tell from here."""
     return Diagnosis(id, Level.UNKNOWN, text, meaning, cure)
+
+
+def ago(seconds: float) -> str:
+    """How long it is since something was, in words."""
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit} ago"
+    return f"{max(0, seconds):.0f} s ago"

@@ -12,7 +12,7 @@ from goodput_plugins.core.name_lock import NameLock
 from goodput_plugins.core.report import Report
 from goodput_plugins.core.runlog import RunLog
 from goodput_plugins.doctor.case import Case
-from goodput_plugins.doctor.diagnosis import Diagnosis, ok, unknown, warning, wrong
+from goodput_plugins.doctor.diagnosis import Diagnosis, ago, ok, unknown, warning, wrong
 
 SILENT_SECONDS = 30
 """A process that lives writes a heartbeat each 5 s."""
@@ -60,7 +60,7 @@ def journal(case: Case) -> Iterator[Diagnosis]:
             "Look at the process and at the disk.",
         )
         return
-    state = "being written now" if alive else f"last written {_ago(silent)}"
+    state = "being written now" if alive else f"last written {ago(silent)}"
     yield ok("journal", f"{lives} attempt{'' if lives == 1 else 's'} recorded, {state}")
 
 
@@ -167,13 +167,6 @@ def _log(case: Case) -> RunLog | None:
 
 def _report(case: Case) -> Report | None:
     return None if _log(case) is None else case.report
-
-
-def _ago(seconds: float) -> str:
-    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds // size:.0f} {unit} ago"
-    return f"{max(0, seconds):.0f} s ago"
 
 
 CHECKS = (found, journal, primary, steps, armed, checkpoints, name)

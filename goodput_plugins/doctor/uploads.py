@@ -8,7 +8,7 @@ from typing import Any
 from goodput_plugins import environ as env
 from goodput_plugins.core.name_lock import NameLock
 from goodput_plugins.doctor.case import Case
-from goodput_plugins.doctor.diagnosis import Diagnosis, ok, unknown, warning, wrong
+from goodput_plugins.doctor.diagnosis import Diagnosis, ago, ok, unknown, warning, wrong
 
 LATE_SECONDS = 180
 """The agent of a living run has sent something in this time: its journal grows each 5 s."""
@@ -52,7 +52,7 @@ def uploads(case: Case) -> Iterator[Diagnosis]:
             "The next start of the run sends them, or: goodput agent RUN",
         )
     elif entries or not status.get("exporters"):
-        yield ok("uploads", f"{entries} entries were sent to {where}, the last ones {max(0.0, age):.0f} s ago")
+        yield ok("uploads", f"{entries} entries were sent to {where}, the last ones {ago(age)}")
 
 
 def values(case: Case) -> Iterator[Diagnosis]:
@@ -63,7 +63,7 @@ def values(case: Case) -> Iterator[Diagnosis]:
             continue
         last, error = _number(told, "last_success"), str(told.get("last_error") or "")
         age = (_number(case.agent or {}, "moment") * 1e9 - last) / 1e9
-        since = f"the last values went out {max(0.0, case.now / 1e9 - last / 1e9):.0f} s ago"
+        since = f"the last values went out {ago(case.now / 1e9 - last / 1e9)}"
         if error and (not last or age > _late(case)):
             yield wrong(
                 "values",
