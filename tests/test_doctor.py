@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -512,6 +513,18 @@ def test_a_check_that_hangs_or_fails_is_a_diagnosis() -> None:
     assert late.level is Level.UNKNOWN and "no answer" in late.text
     assert time.monotonic() - began < 4
     assert "planted" in examined(fails, case)[-1].text
+
+
+def test_each_line_has_its_row_in_the_docs_and_its_test_here() -> None:
+    """Ids as the source spells them; those of plugins are made from their names."""
+    sources = "".join(path.read_text() for path in (PACKAGE / "doctor").glob("*.py"))
+    ids = set(re.findall(r'\b(?:ok|warning|wrong|unknown)\(\s*"([\w-]+)"', sources))
+    page, tests = PACKAGE.parent / "docs" / "troubleshooting.md", Path(__file__).read_text()
+    if not page.exists():
+        pytest.skip("this is no clone")
+    assert len(ids) > 20
+    assert [id for id in ids if f"| `{id}` |" not in page.read_text()] == []
+    assert [id for id in ids if f'"{id}"' not in tests] == []
 
 
 def test_exit_code_and_json(
