@@ -18,6 +18,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from typing import Any
 
 from tensorboardX import summary
 from tensorboardX.proto.event_pb2 import Event
@@ -74,7 +75,7 @@ class TensorBoard:
         """
         found = Summary()
         for tag, value in scalars(snapshot, self._wanted):
-            found.MergeFrom(summary.scalar(tag, value, summary_description=_text(tag)))
+            found.value.append(_scalar(tag, value))
         try:
             if self._file is None:
                 self._file = EventFile(self._folder)
@@ -153,6 +154,13 @@ def scalars(snapshot: Snapshot, wanted: Wanted = ALL) -> Iterator[tuple[str, flo
     if wanted.windows:
         for length, window in snapshot.windows.items():
             yield from _shares(window, f"rolling_{length}s/", wanted)
+
+
+def _scalar(tag: str, value: float) -> Any:
+    """A value with its text; who reads event files by hand is warned of texts that belong to no plugin."""
+    (made,) = summary.scalar(tag, value, summary_description=_text(tag)).value
+    made.metadata.plugin_data.plugin_name = "scalars"
+    return made
 
 
 def _text(tag: str) -> str:
