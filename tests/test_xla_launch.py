@@ -69,10 +69,15 @@ def test_the_example_trains_and_goes_on_from_its_checkpoint(run: Runner) -> None
     pytest.importorskip("sklearn")
     example = str(Path(__file__).parent.parent / "examples" / "digits_torch_xla.py")
     arguments = ("--workdir", str(run.folder / "work"), "--save-every", "20", "--log-every", "20")
-    trained(run.folder, example, *arguments, "--steps", "40")
-    done = trained(run.folder, example, *arguments, "--steps", "60")
+    variables = {"XLA_PERSISTENT_CACHE_PATH": str(run.folder / "programs")}
+    trained(run.folder, example, *arguments, "--steps", "40", **variables)
+    done = trained(run.folder, example, *arguments, "--steps", "60", **variables)
     assert "resumed from the checkpoint after step 40" in done.stdout
     report = reported(run.runs / "job")
     assert [(a["first_step"], a["last_step"]) for a in report["attempts"]] == [(0, 39), (40, 59)]
     assert report["badput_seconds"]["WASTED_PROGRESS_FROM_DISRUPTION"] == 0
     assert report["badput_seconds"]["CUSTOM_BADPUT_EVENTS"]["EVAL"] > 0
+    startup = report["badput_detail"]["PROGRAM_STARTUP"]
+    assert startup["COMPILE"] > startup["CACHE_LOAD"] > 0  # on a CPU the runtime finds programs and cannot load them
+    (cache,) = [finding["text"] for finding in report["findings"] if finding["id"] == "program-cache"]
+    assert cache.startswith("The persistent cache had 0 programs; it lacked ") and "training graph" in cache

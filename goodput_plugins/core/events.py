@@ -100,7 +100,7 @@ class Fact(StrEnum):
     CACHE_MISS = "cache-miss"
     """The program was not in the persistent cache."""
     CACHE_SAVED = "cache-saved"
-    """It was there: compiling it had taken so much longer than loading it."""
+    """It was there: compiling it had taken so much longer than loading it (no duration: that is not known)."""
     OTHER_WORK = "other-work"
     """Between two steps the device worked on this function, which is no step, for so long."""
     STEP_FUNCTION = "step-function"

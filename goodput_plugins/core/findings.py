@@ -106,7 +106,9 @@ def _program_cache(story: Story) -> Iterator[Finding]:
     if saved or missed:
         had = _count(sum(times for times, _ in saved.values()), "program")
         spared = sum(ns for _, ns in saved.values())
-        text = f"The persistent cache had {had}, which saved {spared / 1e9:.1f} s of compiling"
+        text = f"The persistent cache had {had}"
+        if spared:
+            text += f", which saved {spared / 1e9:.1f} s of compiling"
         if missed:
             names = ", ".join([*missed][:NAMED]) + (", ..." if len(missed) > NAMED else "")
             text += f"; it lacked {sum(times for times, _ in missed.values()):,}: {names}"

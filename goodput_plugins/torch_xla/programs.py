@@ -2,7 +2,9 @@
 
 A counter tells that something was compiled since the last look, and a metric when and for how long; so compilations
 count wherever they happened: in a step marker, or where a value was read. What else such a marker does before it
-compiles is lowering. Tracing goes on in every step, as the script runs; how long it took is told in sum, now and then.
+compiles is lowering. The same for what was loaded from the persistent cache (``XLA_PERSISTENT_CACHE_PATH``); a program
+that was found there but could not be loaded is compiled all the same. Tracing goes on in every step, as the script
+runs; how long it took is told in sum, now and then.
 """
 
 from __future__ import annotations
@@ -22,6 +24,12 @@ OUTSIDE = "graph outside step markers"
 """What was compiled because a value was needed."""
 COMPILED = "UncachedCompile"
 """Counts compilations."""
+LOADED = "PersistentCacheHit"
+"""Counts programs that the persistent cache had."""
+LACKED = ("PersistentCacheMiss", "PersistentCacheDeserializeFailure")
+"""Count those that it had not, or of which it could make nothing."""
+TIMED = {"CompileTime": Activity.COMPILE, "PersistentCacheLoad": Activity.CACHE_LOAD}
+"""Metrics that hold from when to when a program was compiled, or loaded."""
 TRACING, READING = "LazyTracing", "TransferFromDeviceTime"
 """Measure, in ns, how long operations took to trace, the reading of values included, and how long reading them took."""
 TELLING_NS = 5_000_000_000
@@ -77,8 +85,9 @@ class Programs:
     def __init__(self, metrics: Metrics, recorder: NullRecorder) -> None:
         self._metrics = metrics
         self._recorder = recorder
-        self._compiled = metrics.counter(COMPILED) or 0
-        self._samples = metrics.count("CompileTime")
+        self._made = self._count(COMPILED), self._count(LOADED)
+        self._lacked = sum(map(self._count, LACKED))
+        self._samples = {name: metrics.count(name) for name in TIMED}
         self._traced = self._tracing()
         self._markers = 0
         self._told_at = recorder.now()
@@ -86,10 +95,10 @@ class Programs:
     def look(self, marker: int, *, stepped: bool) -> None:
         """A marker that began then has ended; it was ``stepped`` if it was the first after an optimizer's step."""
         self._markers += stepped
-        compiled = self._metrics.counter(COMPILED) or 0
-        if compiled != self._compiled:
-            self._compiled = compiled
-            self._tell_compiled(marker, TRAINING if stepped else OTHER)
+        made = self._count(COMPILED), self._count(LOADED)
+        if made != self._made:
+            loaded, self._made = made[1] - self._made[1], made
+            self._tell_made(marker, TRAINING if stepped else OTHER, max(0, loaded))
         if self._recorder.now() - self._told_at > TELLING_NS:
             self.tell_traced()
 
@@ -100,17 +109,39 @@ class Programs:
             self._recorder.fact(Fact.TRACING, of="XLA", duration=traced - self._traced, count=self._markers)
         self._traced, self._markers, self._told_at = traced, 0, self._recorder.now()
 
+    def _count(self, counter: str) -> int:
+        return self._metrics.counter(counter) or 0
+
     def _tracing(self) -> int:
         return max(0, self._metrics.total(TRACING) - self._metrics.total(READING))
 
-    def _tell_compiled(self, marker: int, what: str) -> None:
-        count, samples = self._metrics.samples("CompileTime")
-        new, self._samples = count - self._samples, count
-        began = marker
-        for sample in samples[-new:] if new > 0 else []:
+    def _tell_made(self, marker: int, what: str, loaded: int) -> None:
+        """Programs were compiled, and so many loaded from the cache, some of them maybe before this marker."""
+        began, loads = marker, 0
+        for sample, activity in self._new_samples():
             inside = sample.start >= marker
             name = what if inside else OUTSIDE
             if inside and sample.start > began:
                 self._recorder.span(Activity.LOWER, began, sample.start - began, name=name)
-            self._recorder.span(Activity.COMPILE, sample.start, sample.end - sample.start, name=name)
+            loads += activity is Activity.CACHE_LOAD
+            of = None if activity is Activity.CACHE_LOAD and loads > loaded else name  # it is compiled after all
+            self._recorder.span(activity, sample.start, sample.end - sample.start, name=of)
             began = sample.end
+        self._tell_cache(what, loaded)
+
+    def _new_samples(self) -> list[tuple[Sample, Activity]]:
+        """What was compiled or loaded since this was asked last, oldest first."""
+        found = []
+        for name, activity in TIMED.items():
+            count, samples = self._metrics.samples(name)
+            new, self._samples[name] = count - self._samples[name], count
+            found += [(sample, activity) for sample in samples[-new:] if new > 0]
+        return sorted(found, key=lambda sampled: sampled[0].start)
+
+    def _tell_cache(self, what: str, loaded: int) -> None:
+        lacked, before = sum(map(self._count, LACKED)), self._lacked
+        self._lacked = lacked
+        if loaded:
+            self._recorder.fact(Fact.CACHE_SAVED, of=what, count=loaded)
+        if lacked > before:
+            self._recorder.fact(Fact.CACHE_MISS, of=what, count=lacked - before)
