@@ -3,6 +3,8 @@
 # make bench   what it costs: figures beside their targets
 PYTHON ?= python3
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# What one test's process has compiled, the next one's need not.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: test check test-main test-torch-xla test-newest-jax demo bench envs clean
 
@@ -17,24 +19,25 @@ check:
 	$$python -m mypy && \
 	$$python -m mypy tools
 
-# Many tests compare a report with what a script timed itself. They run two at a time, and what fails is run once more,
-# alone: a test that is wrong fails again, one that the machine held up does not.
-run-tests = { $$python -m pytest -n 2 --dist loadfile $(1) || $$python -m pytest --last-failed --last-failed-no-failures none $(1); }
+# Many tests compare a report with what a script timed itself, and wait more than they compute. They run three at a time,
+# and what fails is run once more, alone: a test that is wrong fails again, one that the machine held up does not.
+run-tests = { $$python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(1) || \
+	$$python -m pytest --last-failed --last-failed-no-failures none $(1); }
 
 test-main:
 	python=$$($(PYTHON) tools/envs.py main) && $(call run-tests,tests)
 
-# The torch that PyTorch/XLA is tied to: what concerns either.
+# PyTorch/XLA and the torch that it is tied to: what concerns either, and what their plugins promise.
 test-torch-xla:
-	python=$$($(PYTHON) tools/envs.py torch-xla) && \
-	$(call run-tests,$(wildcard tests/test_xla_*.py tests/test_torch_*.py tests/test_lightning_*.py) tests/test_contract.py)
+	export PLUGINS_UNDER_TEST=torch,torch_xla; python=$$($(PYTHON) tools/envs.py torch-xla) && \
+	$(call run-tests,$(wildcard tests/test_xla_*.py) $(patsubst %,tests/test_torch_%.py,loop checkpoints data) \
+		tests/test_contract.py -k "torch_xla or core or bit or not contract")
 
 # The newest JAX, on Python 3.12: what concerns either. Tests that need what it lacks (torch) skip themselves and say so.
 test-newest-jax:
 	python=$$($(PYTHON) tools/envs.py newest-jax) && \
 	$(call run-tests,$(wildcard tests/test_jax_*.py tests/test_flax_*.py tests/test_orbax_*.py) \
-		$(patsubst %,tests/test_%.py,cases contract durable exit exports import_watch journal packaging processes recorder \
-		session signals switch))
+		$(patsubst %,tests/test_%.py,contract exit import_watch packaging processes session signals switch))
 
 demo:
 	@python=$$($(PYTHON) tools/envs.py main) && $$python examples/demo.py

@@ -11,6 +11,18 @@ from running import Runner
 os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
 os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v4-8")
 
+LONGEST = [
+    *["contract", "lightning_processes", "agent_process", "xla_launch", "xla_jobs", "where_it_goes_wrong"],
+    *["end_to_end", "jax_harmless", "jax_odd_loops", "agent_metrics", "lightning_checkpoints", "lightning_steps"],
+    *["session", "switch"],
+]
+"""Files that take minutes. They begin first, so that the short ones fill the time in which the last of these ends."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {f"test_{name}.py": rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> Runner:

@@ -193,7 +193,6 @@ ENDINGS = {
     "exception": (1, "exception:ValueError", "failed"),
     "interrupt": (1, "user", "stopped"),
     "SIGTERM": (0, "signal:SIGTERM", "failed"),
-    "os._exit": (7, "lost", "lost"),
 }
 
 

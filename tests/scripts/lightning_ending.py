@@ -28,8 +28,6 @@ def training_step(self, batch, batch_idx):
             raise KeyboardInterrupt
         if HOW == "SIGTERM":
             os.kill(os.getpid(), signal.SIGTERM)
-        if HOW == "os._exit":
-            os._exit(7)
     return self.loss(batch)
 
 

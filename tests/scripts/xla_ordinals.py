@@ -31,8 +31,9 @@ def train(index: int) -> None:
     device = torch_xla.device()
     model = torch.nn.Linear(8, 1).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    workers = torch.utils.data.DataLoader(Samples(), batch_size=None, num_workers=1)
-    for batch in pl.MpDeviceLoader(workers, device):
+    helpers = int(xr.global_ordinal() == 0)  # each imports everything anew
+    batches = torch.utils.data.DataLoader(Samples(), batch_size=None, num_workers=helpers)
+    for batch in pl.MpDeviceLoader(batches, device):
         optimizer.zero_grad()
         (model(batch) ** 2).mean().backward()
         optimizer.step()
