@@ -12,13 +12,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from observing import Observation, observed  # noqa: E402
+from observing import observed, report_on  # noqa: E402
 from trainees import Samples, loader, network  # noqa: E402
 
-from goodput_plugins.core.calculator import calculate  # noqa: E402
-from goodput_plugins.core.events import Activity, Event, Kind  # noqa: E402
+from goodput_plugins.core.events import Activity, Kind  # noqa: E402
 from goodput_plugins.core.report import Report  # noqa: E402
-from goodput_plugins.core.runlog import Life, RunLog  # noqa: E402
 from goodput_plugins.lightning.install import install_fabric  # noqa: E402
 from goodput_plugins.torch.install import (  # noqa: E402
     install_accelerate,
@@ -30,17 +28,6 @@ from goodput_plugins.torch.install import (  # noqa: E402
 ARMED = ((torch, install_torch), (torch.utils.data, install_data))
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-def report_on(*lives: Observation) -> Report:
-    """What the journals of processes that died, but for the last, say."""
-    told = []
-    for number, seen in enumerate(lives):
-        events = seen.sink.events
-        start, end = min(e.time for e in events) - 10_000_000, max(e.time for e in events) + 1
-        ending = [] if number < len(lives) - 1 else [Event(Kind.END, end, name="completed")]
-        told.append(Life(str(start), start, [Event(Kind.START, start), *events, *ending]))
-    return calculate(RunLog("r", told), now=2**62)
 
 
 def steps_of(report: Report) -> list[tuple[int | None, int | None]]:

@@ -14,7 +14,7 @@ from xla_jobs import SCRIPTS, trained
 
 from goodput_plugins.core.events import Kind
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 # --- ordinals and processes ------------------------------------------------------------------------------------------
