@@ -67,7 +67,7 @@ def test_the_mean_step_is_that_of_a_loop_that_waits_for_the_device_in_each_step(
             seen.hooks.close()
         steps = report_on(seen).steps
         assert (steps.count, steps.source) == (5, "device")
-        waiting = statistics.median(loop.step(waits=True) for _ in range(5))  # the report leaves out what is exceptional
+        waiting = statistics.median(loop.step(waits=True) for _ in range(5))  # the report leaves out outliers
         ratios.append((steps.ideal or 0) / 1e9 / waiting)
     assert statistics.median(ratios) == pytest.approx(1, abs=APART), ratios
 
