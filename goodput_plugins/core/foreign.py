@@ -148,7 +148,7 @@ def log_of(name: str, told: Told) -> RunLog:
     ends = straight.once(straight.moved(told.ends.times, told.ends.written, shifts))
     others = [event._replace(time=straight.moved_one(event.time, when, shifts)) for event, when in told.others.items()]
     starts, stops, odd = pair(begins, ends, times, [event.time for event in others])
-    log.lives, copies = split(name, (times, numbers), (starts, stops), others + odd)
+    log.lives, copies = split(name, (times, numbers), (starts, stops), others + odd, follows=told.follows)
     told.found, told.clock_is_sound = copies, not shifts
     copies += told.copies
     log.lives = sorted([*log.lives, *ours.lives], key=lambda life: (life.start, life.id))

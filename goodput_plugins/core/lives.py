@@ -25,6 +25,8 @@ def split(
     steps: tuple[array[int], array[int]],
     waits: tuple[array[int], array[int]],
     others: Iterable[Event],
+    *,
+    follows: bool = False,
 ) -> tuple[list[Life], int]:
     """Put what was told of a job into lives.
 
@@ -33,12 +35,13 @@ def split(
         steps: when each step began, in order, and its number.
         waits: when each simple wait for data began and ended, in order; the first thing told is none.
         others: all other events.
+        follows: another life came before.
 
     Returns:
         The lives, and how many starts were copies of another process.
     """
     events = sorted_events(list(others))
-    splitter = _Splitter(name, steps, _ends_of_preparations(events))
+    splitter = _Splitter(name, steps, _ends_of_preparations(events), follows=follows)
     for event in events:
         splitter.steps_until(event)
         splitter.put(event)
@@ -81,11 +84,14 @@ class _Splitter:
         copies: starts that another process told, too.
     """
 
-    def __init__(self, name: str, steps: tuple[array[int], array[int]], preparations: dict[int, int]) -> None:
+    def __init__(
+        self, name: str, steps: tuple[array[int], array[int]], preparations: dict[int, int], *, follows: bool
+    ) -> None:
         self.name = name
         self.times, self.numbers = steps
         self.next_step = 0
         self.preparations = preparations
+        self.follows = follows
         self.lives: list[Life] = []
         self.from_on: list[int] = []
         self.copies = 0
@@ -119,7 +125,7 @@ class _Splitter:
 
     def _steps(self, stop: int) -> None:
         first, self.next_step = self.next_step, max(stop, self.next_step)
-        if len(self.lives) > 1:  # before the new life's preparation has ended, the old process is still at work
+        if self.follows or len(self.lives) > 1:  # before the new life's preparation has ended, the old process is still at work
             first = bisect_left(self.times, self.prepared_at, first, self.next_step)
         if first >= stop:
             return

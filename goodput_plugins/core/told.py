@@ -51,7 +51,8 @@ class Told:
         skipped: why entries were not understood, and how many.
         copies: how many starts were copies of another process, of those that are no longer here.
         found: and of those that are, once a log was made.
-        clock_is_sound: nor was a clock seen that was set.
+        clock_is_sound: no clock was seen that was set.
+        follows: an attempt came before what is here.
     """
 
     steps: Times = field(default_factory=Times)
@@ -64,6 +65,7 @@ class Told:
     copies: int = 0
     found: int = 0
     clock_is_sound: bool = True
+    follows: bool = False
 
     def add(self, payloads: Sequence[Mapping[str, Any]], written: Sequence[datetime | None]) -> None:
         """Take in payloads of one shape: of equal keys."""

@@ -81,7 +81,7 @@ def attribute(
         The generations with their segments.
     """
     lives = [
-        observe(life, as_of, past if past is not None and life.id == past.life else None)
+        observe(life, as_of, past if past is not None and past.steps and life.id == past.life else None)
         for life in log.lives
         if as_of is None or life.start <= as_of
     ]
@@ -125,7 +125,6 @@ def _judged_by(ledgers: list[Ledger], past: Past | None) -> list[int | None]:
     """The ideal by which each attempt is judged."""
     if past is None:
         return ideals([ledger.sample() for ledger in ledgers])
-    if len(ledgers) == 1:
-        return [past.ideal]
-    samples = [*past.samples, *(ledger.sample() for ledger in ledgers[1:])]
-    return [past.ideal, *ideals(samples, past.own_ideals)[len(past.samples) :]]
+    before = [past.ideal] if past.steps else []
+    samples = [*past.samples, *(ledger.sample() for ledger in ledgers[len(before) :])]
+    return [*before, *ideals(samples, past.own_ideals)]

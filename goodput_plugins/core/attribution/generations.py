@@ -60,6 +60,10 @@ class Attempt:
         unlogged = stride > 1 and self.expected is not None and 0 < first - self.expected < 2 * stride
         return self.expected if unlogged else first
 
+    def begins_with(self, stride: int) -> tuple[int | None, int | None]:
+        """The first step that it told of, and the first that it runs."""
+        return self.numbers[0] if self.numbers else None, self.resumes_at(stride)
+
     @property
     def crashed(self) -> bool:
         """It ended without completing and without being stopped by its user."""
@@ -104,26 +108,31 @@ def group(lives: Iterable[Observed], past: Past | None = None) -> list[Group]:
     positions: dict[int, int] = {}
     files = Files()
     if past is not None:
-        groups = [Group(first=past.first, highest=past.highest, distances=Counter(past.distances))]
+        if not past.is_empty:
+            groups = [Group(first=past.first, highest=past.highest, distances=Counter(past.distances))]
         positions, files = dict(past.earlier_positions), Files(_files(past.earlier_files))
     for seen in sorted(lives, key=lambda s: (s.start, s.life.id)):
         if not seen.times and seen.end is not None and seen.end.name == "completed":
             continue
         attempt = _numbered(seen, positions, files, first=not groups)
-        if seen.past is None and (not groups or _begins_anew(attempt, groups[-1])):
+        if not groups or (groups[-1].attempts and _begins_anew(attempt, groups[-1])):
+            if past is not None and not groups and attempt.resumed:
+                raise Unsettled  # it begins no generation
             groups.append(Group())
             if not attempt.resumed:
                 attempt = _numbered(seen, {}, Files(), first=True)
         groups[-1].add(attempt)
         _place_saves(attempt, groups[-1].stride)
         if seen.past is not None:
-            _check_settled(attempt, groups[-1], seen.past)
+            _check_settled(attempt, seen.past)
             positions |= seen.past.positions
             for file, at in _files(seen.past.files):
                 files.add([file], at)
         positions |= {saved.label: at for saved, at in attempt.saves_at if saved.label is not None}
         for saved, at in attempt.saves_at:
             files.add(saved.files, at)
+    if past is not None:
+        _check_group(groups, past)
     return groups
 
 
@@ -131,7 +140,7 @@ def _files(told: Iterable[tuple[tuple[Any, ...], int]]) -> list[tuple[File, int]
     return [(File(*file), at) for file, at in told]
 
 
-def _check_settled(attempt: Attempt, group: Group, past: Past) -> None:
+def _check_settled(attempt: Attempt, past: Past) -> None:
     """What is new leaves the numbers of the steps before as they are."""
     seen = attempt.seen
     shifts = any(seen.numbers[at] not in (UNKNOWN, number) for at, number in seen.corrections)
@@ -139,7 +148,18 @@ def _check_settled(attempt: Attempt, group: Group, past: Past) -> None:
     if (seen.waits_stall, seen.deferred, device) != (past.waits_stall, past.deferred, past.device):
         raise Unsettled
     early = any(s.steps is not None and s.steps < past.steps for s in seen.saves if s.position is None)
-    if group.stride != past.stride or shifts or early or seen.file_restores or seen.counts:
+    if shifts or early or seen.file_restores or seen.counts:
+        raise Unsettled
+
+
+def _check_group(groups: Sequence[Group], past: Past) -> None:
+    """What is new leaves the attempts before as they were judged."""
+    first = groups[0].attempts[0] if groups and groups[0].attempts else None
+    if first is None or first.seen.life.id != past.life:
+        raise Unsettled
+    if not past.steps and first.begins_with(past.stride) != past.begins_with:
+        raise Unsettled
+    if not past.is_empty and groups[0].stride != past.stride:
         raise Unsettled
 
 

@@ -29,31 +29,31 @@ def ideal_of(step_times: Sequence[int]) -> int | None:
     return round(sum(usual) / len(usual))
 
 
-def ideals(samples: Sequence[Sequence[int]], own: Sequence[int | None] = ()) -> list[int | None]:
+def ideals(samples: Sequence[Sequence[int]], before: Sequence[int | None] = ()) -> list[int | None]:
     """The ideal by which each attempt is judged.
 
     Args:
         samples: for each attempt of a generation, the step times of its first steps (ns).
-        own: the ideals that those of the first attempts make, where that is known.
+        before: the ideals that those of the first attempts make; these attempts are judged already.
 
     Returns:
-        For each attempt its own ideal; with fewer than 20 steps that of the run so far, else of the
+        For each of the others its own ideal; with fewer than 20 steps that of the run so far, else of the
         first later attempt that has enough, else of all steps; None where there are fewer than 3.
     """
-    own = [*own, *(ideal_of(s) if len(s) >= ENOUGH else None for s in samples[len(own) :])]
-    of_all = None
-    if None in own and sum(map(len, samples)) >= FEWEST:
-        of_all = ideal_of([t for s in samples for t in s])
-    result: list[int | None] = []
-    for at in range(len(samples)):
-        ideal = own[at]
-        if ideal is None:
-            so_far = [t for s in samples[: at + 1] for t in s]
-            ideal = ideal_of(so_far) if len(so_far) >= ENOUGH else None
-        if ideal is None:
-            ideal = next((later for later in own[at + 1 :] if later is not None), of_all)
-        result.append(ideal)
-    return result
+    own = [*before, *(ideal_of(s) if len(s) >= ENOUGH else None for s in samples[len(before) :])]
+    return [_judging(samples, own, at) for at in range(len(before), len(samples))]
+
+
+def _judging(samples: Sequence[Sequence[int]], own: Sequence[int | None], at: int) -> int | None:
+    """The ideal by which one attempt is judged."""
+    ideal = own[at]
+    if ideal is None and sum(map(len, samples[: at + 1])) >= ENOUGH:
+        ideal = ideal_of([t for s in samples[: at + 1] for t in s])
+    if ideal is None:
+        ideal = next((later for later in own[at + 1 :] if later is not None), None)
+    if ideal is None and sum(map(len, samples)) >= FEWEST:
+        ideal = ideal_of([t for s in samples for t in s])
+    return ideal
 
 
 class Histogram:

@@ -1,7 +1,7 @@
 """What was attributed before and need not be looked at again, so that a live poll costs only what is new.
 
 A generation's time up to a moment is kept as sums; only what follows is attributed. The moment is the
-beginning of a step of the newest attempt, so that nothing lies across it. One thing can still change
+beginning of a step, or of an attempt, so that nothing lies across it. One thing can still change
 what lies before: a rewind makes productive time wasted (rule 8). So progress is kept in
 :class:`Block` s, which end where a checkpoint does, and where a rewind would begin.
 
@@ -52,13 +52,14 @@ class Stuck(NamedTuple):
 
 @dataclass
 class Past:
-    """A generation up to the beginning of a step. Times in ns since the epoch, spans in ns.
+    """A generation up to the beginning of a step, or of an attempt. Times in ns since the epoch, spans in ns.
 
     Attributes:
-        moment: when that step begins; for the host, when it was called.
-        called: when it was called.
-        life: the id of the attempt that goes on.
-        steps: how many steps of that attempt came before.
+        moment: when that step or attempt begins.
+        called: when the step was called; or, again, when the attempt begins.
+        life: the id of the attempt that goes on, or begins.
+        steps: how many steps of that attempt came before; 0: it begins.
+        begins_with: for an attempt that begins, the first step that it told of, and that it runs.
         saves: ``(start, label, committed, position)`` of its saves that may still be told of.
         elsewhere: ``(start, end, activity, name, thread)`` of what other threads were at; end None: not told yet.
         waited: it has waited for data.
@@ -80,6 +81,7 @@ class Past:
     called: int
     life: str
     steps: int
+    begins_with: tuple[int | None, int | None] | None = None
     saves: list[tuple[int, int | None, bool, int]] = field(default_factory=list)
     elsewhere: list[tuple[int, int | None, str, str | None, int]] = field(default_factory=list)
     waited: bool = False
@@ -103,6 +105,11 @@ class Past:
     blocks: list[Block] = field(default_factory=list)
     limit: int | None = None
     best: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """The attempt that begins is the first of its generation."""
+        return not self.steps and not self.own_ideals
 
 
 def preserved_of(blocks: Sequence[Block], keeps: int | None, *, completed: bool) -> int:

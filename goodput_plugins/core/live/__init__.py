@@ -15,17 +15,19 @@ an odd step), all is read and attributed again, once. So it is never wrong, and 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 from goodput_plugins.core.attribution import Generation, attribute
-from goodput_plugins.core.attribution.ideal import JUDGED
 from goodput_plugins.core.attribution.past import Past, Unsettled
 from goodput_plugins.core.calculator import nothing_begun, report_of
 from goodput_plugins.core.live import state as saved
-from goodput_plugins.core.live.freeze import Kept, cuts, put_aside, starts_of
+from goodput_plugins.core.live.blocks import starts_of
+from goodput_plugins.core.live.cuts import MOST_ATTEMPTS, Place, cuts_at, places
+from goodput_plugins.core.live.freeze import Kept, put_aside
 from goodput_plugins.core.report import Report
-from goodput_plugins.core.runlog import Life, RunLog
+from goodput_plugins.core.runlog import RunLog
 
 KEEP = 256
 """So many of the last steps are attributed at each poll, twice as many at most."""
@@ -46,8 +48,8 @@ class Source(Protocol):
     def log(self) -> RunLog:
         """What was told; after :meth:`keep` the rest."""
 
-    def settled(self) -> RunLog | None:
-        """The same without what may still grow; None where nothing may be put aside."""
+    def settled(self, life: str) -> RunLog | None:
+        """The same without what may still grow of that life and later ones; None where nothing may be put aside."""
 
     def keep(self, rest: RunLog, past: Past) -> None:
         """Forget what is not in the rest."""
@@ -82,6 +84,7 @@ class Live:
         self._path = state
         self._keep = keep
         self._kept: Kept | None = None
+        self._tried = 0
         if state is not None:
             self._load(state)
 
@@ -113,7 +116,7 @@ class Live:
         return self._report(now)
 
     def _forget(self) -> None:
-        self._kept = None
+        self._kept, self._tried = None, 0
         self._source.restart()
 
     def _report(self, now: int) -> Report:
@@ -129,47 +132,43 @@ class Live:
             number += self._kept.number
             earlier = self._kept.earlier if len(generations) == 1 else None
         report = report_of(log, newest, number, earlier=earlier)
-        if max(len(ledger.begins) for ledger in newest.ledgers) > 2 * self._keep:
-            self._put_aside(now)
+        self._put_aside(generations, now)
         return report
 
-    def _put_aside(self, now: int) -> None:
-        """Put aside what is attributed for good, if there is a place for a cut."""
-        log = self._source.settled()
-        if log is None:
+    def _put_aside(self, generations: list[Generation], now: int) -> None:
+        """Put aside what is attributed for good, if it has become much and there is a place for a cut."""
+        ledgers = [ledger for generation in generations for ledger in generation.ledgers]
+        steps = sum(len(ledger.begins) - ledger.since for ledger in ledgers)
+        if steps <= self._tried + 2 * self._keep and len(ledgers) <= 2 * MOST_ATTEMPTS:
             return
+        for place in places(generations, self._keep):
+            with suppress(Unsettled):
+                if self._cut(generations, place, now):
+                    self._tried = 0
+                    return
+        self._tried = steps - 2 * self._keep + self._keep // 4
+
+    def _cut(self, generations: list[Generation], place: Place, now: int) -> bool:
+        """Put aside what lies before a place; False if that cannot be done."""
+        life = generations[-1].ledgers[place.attempt].attempt.seen.life
+        log = self._source.settled(life.id)
+        if log is None:
+            return False
+        later = [one for one in log.lives if (one.start, one.id) > (life.start, life.id)]
+        log.lives = [one for one in log.lives if (one.start, one.id) <= (life.start, life.id)]
         past = self._kept.past if self._kept is not None else None
-        generations = attribute(log, now=now, past=past).generations
-        later: list[Life] = []
+        alone = attribute(log, now=now, past=past).generations
+        if len(alone) != len(generations) or len(alone[-1].ledgers) != place.attempt + 1:
+            return False
         starts = starts_of(generations[-1])
-        if self._kept is None:
-            generations, later = self._without_young(log, generations, now)
-        for cut in cuts(generations[-1], self._keep):
-            if self._kept is not None and len(generations) > 1:
-                self._forget()  # another generation goes on
-                return
-            kept = put_aside(log, generations, self._kept, cut, now, starts)
+        for cut in cuts_at(alone[-1], place, past if len(alone) == 1 else None):
+            kept = put_aside(log, alone, self._kept, cut, now, starts)
             if kept is not None:
                 log.lives += later
                 self._kept = kept
                 self._source.keep(log, kept.past)
-                return
-
-    def _without_young(
-        self, log: RunLog, generations: list[Generation], now: int
-    ) -> tuple[list[Generation], list[Life]]:
-        """If the newest attempts are too young for a cut: what came before, as it was then; and those attempts."""
-        for ledger in reversed(generations[-1].ledgers):
-            life = ledger.attempt.seen.life
-            if len(ledger.begins) > JUDGED:
-                break
-        else:
-            return generations, []
-        later = [one for one in log.lives if one.start > life.start]
-        if not later:
-            return generations, []
-        log.lives = [one for one in log.lives if one.start <= life.start]
-        return attribute(log, now=now).generations or generations, later
+                return True
+        return False
 
     def _load(self, path: Path) -> None:
         """Go on from a saved state; one that cannot be used is left aside."""

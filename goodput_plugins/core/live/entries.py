@@ -81,7 +81,7 @@ class Entries:
             log.lives[0].start = self._start
         return log
 
-    def settled(self) -> RunLog | None:
+    def settled(self, life: str) -> RunLog | None:
         """The same; None where a clock was set, or where our own entries are among them."""
         log = self.log()
         return log if self._told.clock_is_sound and not self._told.ours else None
@@ -93,11 +93,11 @@ class Entries:
         written = dict(zip(told.steps.times, told.steps.written, strict=True))
         self._dropped = self._dropped[1], set(_keys(told, past.called - KNOWN_NS, past.called))
         told.leave_out([(0, past.called - 1)])
-        context = life.steps.times[:CONTEXT]
+        context = life.steps.times[: CONTEXT if past.steps else 0]
         told.steps.times = context + told.steps.times
         told.steps.written = array("q", [written.get(time, UNKNOWN) for time in context]) + told.steps.written
-        told.numbers = life.steps.numbers[:CONTEXT] + told.numbers
-        self._life, self._start = past.life, life.start
+        told.numbers = life.steps.numbers[: len(context)] + told.numbers
+        self._life, self._start, told.follows = past.life, life.start, True
         log_of(self._job, told)
         told.copies = copies - told.found
 
@@ -122,6 +122,7 @@ class Entries:
         self._told.others = {event_of(json.loads(line)): written for line, written in state["others"]}
         self._told.skipped.update(state["skipped"])
         self._life, self._start = state["life"], state["start"]
+        self._told.follows = self._life is not None
 
 
 def _keys(told: Told, low: int, high: int) -> Iterator[Key]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -91,21 +91,21 @@ class Journals:
 
     def log(self) -> RunLog:
         """What was told, also in lines that may still get longer."""
-        return self._log(but=None)
+        return self._log(but=())
 
-    def settled(self) -> RunLog | None:
-        """The same without those of the newest attempt: those of others are taken for whole."""
-        stepping = [(life.start, key) for key, life in self._run().lives.items() if life.steps.told]
-        return self._log(but=max(stepping)[1]) if stepping else None
+    def settled(self, life: str) -> RunLog | None:
+        """The same without those of that attempt and later ones: those of earlier ones are taken for whole."""
+        lives = {key: (one.start, key) for key, one in self._run().lives.items()}
+        return self._log(but=[key for key, began in lives.items() if began >= lives[life]])
 
-    def _log(self, but: str | None) -> RunLog:
+    def _log(self, but: Collection[str]) -> RunLog:
         run = self._run()
         lives, torn, lost = run.lives, run.torn, run.lost
         run.lives = dict(lives)
         copied: set[str] = set()
         try:
             for file in self._files.values():
-                if (file.growing or file.torn) and file.header["run"] == run.name and file.key != but:
+                if (file.growing or file.torn) and file.header["run"] == run.name and file.key not in but:
                     if file.key not in copied and file.key in run.lives:
                         run.lives[file.key] = _copy(run.lives[file.key])
                         copied.add(file.key)
@@ -233,11 +233,15 @@ class Journals:
         if past is not None and past.life in run.others:
             raise Unsettled
 
-    def _check(self, run: Run, key: str, events: Iterable[Event], past: Past) -> None:
+    def _check(self, run: Run, key: str, events: Collection[Event], past: Past) -> None:
         """What is new leaves the past as it is."""
         if key in self._aside and events:
             raise Unsettled
         if key != past.life:
+            return
+        if any(event.kind is Kind.START and event.time < run.lives[key].start for event in events):
+            raise Unsettled
+        if not past.steps:
             return
         steps = run.lives[key].steps
         own, first = (0, steps.thread), steps.ordinals[CONTEXT]

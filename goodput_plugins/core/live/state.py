@@ -22,7 +22,7 @@ from goodput_plugins.core.report import Source
 from goodput_plugins.core.runlog import Life, Steps
 from goodput_plugins.core.story import Story
 
-SCHEMA = "goodput-live/1"
+SCHEMA = "goodput-live/2"
 COLUMNS = ("times", "numbers", "ordinals", "done", "done_ordinals", "wait_starts", "wait_ends")
 
 
@@ -78,6 +78,7 @@ def _kept(told: Mapping[str, Any]) -> Kept:
     past |= {name: dict(past[name]) for name in ("positions", "earlier_positions")}
     past["distances"] = Counter(dict(past["distances"]))
     past["samples"] = [array("q", sample) for sample in past["samples"]]
+    past["begins_with"] = None if past["begins_with"] is None else tuple(past["begins_with"])
     past |= {"stuck": Stuck(*past["stuck"]), "blocks": [Block(*block) for block in past["blocks"]]}
     past |= {name: [(tuple(file), at) for file, at in past[name]] for name in ("files", "earlier_files")}
     past |= {name: [tuple(row) for row in past[name]] for name in ("saves", "elsewhere")}
