@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, deque
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from operator import add
@@ -20,7 +21,7 @@ from goodput_plugins.core.attribution.past import preserved_of
 from goodput_plugins.core.attribution.tally import Tally, Window, tally
 from goodput_plugins.core.attribution.timeline import PRODUCTIVE, WASTED
 from goodput_plugins.core.buckets import BADPUT, OWNER_OF, Bucket
-from goodput_plugins.core.earlier import RECENT, Earlier, Told, joined
+from goodput_plugins.core.earlier import RECENT, Earlier, Ended, Told, joined
 from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.events import Fact
 from goodput_plugins.core.exits import CODE
@@ -86,10 +87,11 @@ def report_of(
     earlier = earlier or Earlier()
     low, high = window or (earlier.moment, current.end)
     sums = tally(current, (low or current.start, high))
-    by_attempt = _by_attempt(current, sums, earlier)
+    ended = _ended(current, earlier)
+    by_attempt = joined(ended.spent, sums.by_attempt)
     overlapped = _overlapped(sums, by_attempt, earlier)
     spent = overlapped
-    for part in (sums.between, earlier.between, *by_attempt):
+    for part in (sums.between, earlier.between, ended.total, *by_attempt[len(ended.summaries) :]):
         spent.spent.update(part)
     unknown = _unknown(current, spent, earlier)
     preserved = sums.preserved + preserved_of(current.blocks, current.preserved, completed=current.completed)
@@ -107,7 +109,7 @@ def report_of(
         breakdown=spent,
         preserved=at_hand,
         disruptions=story.often["disruption",] if window is None else _disruptions(current, window),
-        attempts=_attempts(current, by_attempt, (start, end), earlier),
+        attempts=(*ended.summaries, *_attempts(current, by_attempt, (start, end), earlier)),
         steps=_steps(current, window, ideal, earlier, story),
         findings=tuple(in_order_of_cost(found)),
         plugins=earlier.plugins | {name: version for a in current.attempts for name, version in a.seen.plugins.items()},
@@ -116,13 +118,22 @@ def report_of(
     )
 
 
-def _by_attempt(current: Generation, sums: Tally, earlier: Earlier) -> list[Counter[Source]]:
-    """The time of each attempt by source."""
+def _ended(current: Generation, earlier: Earlier) -> Ended:
+    """The attempts that were put aside; made anew only where another part of their progress stands."""
+    known = earlier.ended
+    if known is not None and known.standing == len(current.blocks):
+        return known
     spent = [Counter(attempt.spent) for attempt in earlier.attempts]
     for source, blocks in ((PRODUCTIVE, current.blocks), (WASTED, current.taken)):
         for block in blocks:
             spent[block.attempt][source] += block.ns
-    return joined(spent, sums.by_attempt)
+    told = enumerate(zip(earlier.attempts[:-1], spent, strict=False))
+    summaries = tuple(_summary(number, attempt, counts) for number, (attempt, counts) in told)
+    total: Counter[Source] = Counter()
+    for counts in spent[:-1]:
+        total.update(counts)
+    earlier.ended = Ended(len(current.blocks), spent, summaries, total)
+    return earlier.ended
 
 
 def _overlapped(sums: Tally, by_attempt: list[Counter[Source]], earlier: Earlier) -> Breakdown:
@@ -192,26 +203,29 @@ def _disruptions(generation: Generation, window: Window) -> int:
 
 def _attempts(
     generation: Generation, by_attempt: list[Counter[Source]], window: Window, earlier: Earlier
-) -> tuple[AttemptSummary, ...]:
+) -> Iterator[AttemptSummary]:
+    """The attempts that were not put aside, or not in whole."""
     low, high = window
-    kept = earlier.attempts
     told = [told_of(attempt) for attempt in generation.attempts]
-    if kept:
-        told[0] = replace(told[0], first_step=kept[-1].first_step)
-    return tuple(
-        AttemptSummary(
-            number=number,
-            start=attempt.start,
-            end=attempt.end,
-            exit=attempt.exit,
-            exit_code=attempt.exit_code,
-            first_step=attempt.first_step,
-            last_step=attempt.last_step,
-            cause=None,
-            breakdown=Breakdown(spent),
-        )
-        for number, (attempt, spent) in enumerate(zip([*kept[:-1], *told], by_attempt, strict=True))
-        if attempt.start <= high and attempt.end >= low
+    first = max(0, len(earlier.attempts) - 1)
+    if earlier.attempts:
+        told[0] = replace(told[0], first_step=earlier.attempts[-1].first_step)
+    for number, (attempt, spent) in enumerate(zip(told, by_attempt[first:], strict=True), first):
+        if attempt.start <= high and attempt.end >= low:
+            yield _summary(number, attempt, spent)
+
+
+def _summary(number: int, attempt: Told, spent: Counter[Source]) -> AttemptSummary:
+    return AttemptSummary(
+        number=number,
+        start=attempt.start,
+        end=attempt.end,
+        exit=attempt.exit,
+        exit_code=attempt.exit_code,
+        first_step=attempt.first_step,
+        last_step=attempt.last_step,
+        cause=None,
+        breakdown=Breakdown(spent),
     )
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from goodput_plugins.core.attribution.ledger import Beside
-from goodput_plugins.core.report import Source
+from goodput_plugins.core.report import AttemptSummary, Source
 from goodput_plugins.core.story import Story
 
 RECENT = 1_100
@@ -34,6 +35,22 @@ class Told:
     spent: Counter[Source] = field(default_factory=Counter)
 
 
+class Ended(NamedTuple):
+    """The attempts of an :class:`Earlier` as a report tells of them.
+
+    Attributes:
+        standing: how many blocks of their progress stand.
+        spent: the time of each by source; of the last one, which goes on, up to the moment.
+        summaries: of all but the last.
+        total: the time of all but the last.
+    """
+
+    standing: int
+    spent: list[Counter[Source]]
+    summaries: tuple[AttemptSummary, ...]
+    total: Counter[Source]
+
+
 @dataclass
 class Earlier:
     """A generation up to a moment; empty: nothing was put here. Times in ns since the epoch, spans in ns.
@@ -50,6 +67,7 @@ class Earlier:
         recent: the last step times.
         sees: buckets that could be seen.
         has_saves: a checkpoint was saved.
+        ended: what the last report told of the attempts; it makes the next one cheap.
     """
 
     moment: int = 0
@@ -65,6 +83,7 @@ class Earlier:
     sees: set[str] = field(default_factory=set)
     plugins: dict[str, str] = field(default_factory=dict)
     has_saves: bool = False
+    ended: Ended | None = field(default=None, compare=False, repr=False)
 
 
 def joined(earlier: list[Counter[Source]], later: list[Counter[Source]]) -> list[Counter[Source]]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from itertools import compress
-from operator import attrgetter
+from itertools import compress, repeat
+from operator import attrgetter, is_not
 from typing import Annotated, Any
 
 import msgspec
@@ -57,21 +57,20 @@ def _read_wrapped(data: bytes) -> Piece:
 
 
 def _in_columns(entries: Sequence[Wrapped], payloads: Sequence[Usual]) -> Piece:
-    """Entries of one job."""
+    """Entries of one job. What is done for each of them is done by ``map`` and its like, since they are millions."""
     piece, name = Piece(), payloads[0].job_name
-    others = bytearray(b"\1") * len(entries)
+    written = [entry.timestamp for entry in entries]
+    numbers = [payload.step_count for payload in payloads]
+    others = set(range(len(entries)))
     for key in COLUMNS:
-        of = attrgetter(key)
-        places = [at for at, time in enumerate(map(of, payloads)) if time is not None]
-        if places:
-            times = [of(payloads[at]) for at in places]
-            numbers = [payloads[at].step_count for at in places] if key == COLUMNS[0] else ()
-            written = [entries[at].timestamp for at in places]
-            piece.columns.append(Column(key, name, times, numbers, written))
-            for at in places:
-                others[at] = 0
-    for entry in compress(entries, others):
-        piece.entries.append(Entry(msgspec.json.decode(entry.jsonPayload), entry.timestamp))
+        times = list(map(attrgetter(key), payloads))
+        told = bytes(map(is_not, times, repeat(None)))
+        if any(told):
+            counts = list(compress(numbers, told)) if key == COLUMNS[0] else ()
+            piece.columns.append(Column(key, name, list(compress(times, told)), counts, list(compress(written, told))))
+            others.difference_update(compress(range(len(told)), told))
+    for at in sorted(others):
+        piece.entries.append(Entry(msgspec.json.decode(entries[at].jsonPayload), written[at]))
     return piece
 
 

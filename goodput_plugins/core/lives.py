@@ -125,7 +125,8 @@ class _Splitter:
 
     def _steps(self, stop: int) -> None:
         first, self.next_step = self.next_step, max(stop, self.next_step)
-        if self.follows or len(self.lives) > 1:  # before the new life's preparation has ended, the old process is still at work
+        if self.follows or len(self.lives) > 1:
+            # Before the new life's preparation has ended, the old process is still at work.
             first = bisect_left(self.times, self.prepared_at, first, self.next_step)
         if first >= stop:
             return

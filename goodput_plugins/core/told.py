@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import compress, zip_longest
+from itertools import compress, repeat, zip_longest
+from operator import floordiv, sub
 from typing import Any
 
 from goodput_plugins.core.compact import Attempts
@@ -24,6 +25,9 @@ from goodput_plugins.core.runlog import UNKNOWN, column
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
+EXACT_FROM, EXACT_FOR = 1 << 30, 1_000
+"""From the year 2004 on, differences of times below so many seconds can be scaled to ns without rounding."""
+
 
 @dataclass
 class Times:
@@ -32,9 +36,13 @@ class Times:
     times: array[int] = field(default_factory=column)
     written: array[int] = field(default_factory=column)
 
-    def extend(self, times: Sequence[int], written: Sequence[int]) -> None:
-        self.times.extend(times)
-        self.written.extend(written)
+    def extend(self, times: list[int], written: list[int]) -> None:
+        self.times.fromlist(times)
+        self.written.fromlist(written)
+
+    def join(self, other: Times) -> None:
+        self.times.extend(other.times)
+        self.written.extend(other.written)
 
 
 @dataclass
@@ -120,10 +128,10 @@ class Told:
 
     def join(self, other: Told) -> None:
         """Take in all that another one holds."""
-        self.steps.extend(other.steps.times, other.steps.written)
+        self.steps.join(other.steps)
         self.numbers.extend(other.numbers)
-        self.begins.extend(other.begins.times, other.begins.written)
-        self.ends.extend(other.ends.times, other.ends.written)
+        self.begins.join(other.begins)
+        self.ends.join(other.ends)
         for event, written in other.others.items():
             self._add_event(event, written)
         self.ours.join(other.ours)
@@ -150,7 +158,8 @@ def _nanoseconds_of(written: datetime | None) -> int:
 
 def _all_nanoseconds_of(written: Sequence[datetime | None]) -> list[int]:
     try:
-        return [(moment - _EPOCH) // _MICROSECOND * 1000 for moment in written]  # type: ignore[operator]
+        since = map(sub, written, repeat(_EPOCH))
+        return [time * 1000 for time in map(floordiv, since, repeat(_MICROSECOND))]
     except TypeError:  # some do not say
         return list(map(_nanoseconds_of, written))
 
@@ -159,8 +168,13 @@ def nanoseconds(values: Sequence[Any]) -> list[int] | None:
     """POSIX seconds as nanoseconds, whole seconds and fraction scaled apart; None if one is no time."""
     if not {int, float}.issuperset(map(type, values)):
         return None
-    if min(values) < 0 or max(values) >= LATEST or not math.isfinite(sum(values)):
+    low, high = min(values), max(values)
+    if low < 0 or high >= LATEST or not math.isfinite(sum(values)):
         return None
+    if low >= EXACT_FROM and high - low < EXACT_FOR:
+        start = float(int(low))
+        base = int(low) * 1_000_000_000
+        return [base + round((value - start) * 1e9) for value in values]
     whole = list(map(int, values))
     return [
         full * 1_000_000_000 + round((value - full) * 1_000_000_000) for value, full in zip(values, whole, strict=True)

@@ -31,7 +31,7 @@ def pair(
         The begins and ends of simple waits, and the events of the others.
     """
     if _alternate(begins, ends):
-        simple = bytearray(b"\1") * len(begins)
+        simple = bytearray(b"\1") * len(ends) + bytearray(len(begins) - len(ends))
         places: Sequence[int] = range(len(begins))
     else:
         simple, places = _lone_ends(begins, ends, steps)
@@ -44,15 +44,26 @@ def pair(
         simple[0] = 0  # it may be what its life begins with
     if all(simple):
         return array("q", begins), array("q", ends), []
-    used = set(compress(places, simple))
+    used = _used(places, simple, len(ends))
     odd = [Event(Kind.BEGIN, t, activity=Activity.DATA) for t, good in zip(begins, simple, strict=True) if not good]
-    odd += [Event(Kind.FINISH, t, activity=Activity.DATA) for at, t in enumerate(ends) if at not in used]
-    kept = array("q", [ends[at] for at in compress(places, simple)])
-    return array("q", compress(begins, simple)), kept, odd
+    odd += [Event(Kind.FINISH, t, activity=Activity.DATA) for t, taken in zip(ends, used, strict=True) if not taken]
+    return array("q", list(compress(begins, simple))), array("q", list(compress(ends, used))), odd
+
+
+def _used(places: Sequence[int], simple: bytearray, count: int) -> bytearray:
+    """For each end whether it is that of a simple wait."""
+    if isinstance(places, range):
+        return simple[:count]
+    used = bytearray(count)
+    for at in compress(places, simple):
+        used[at] = 1
+    return used
 
 
 def _alternate(begins: Sequence[int], ends: Sequence[int]) -> bool:
-    return len(begins) == len(ends) and all(map(lt, begins, ends)) and all(map(le, ends, begins[1:]))
+    """Whether each begin has its end; the last one may be open."""
+    is_one_each = len(begins) - len(ends) in (0, 1)
+    return is_one_each and all(map(lt, begins, ends)) and all(map(le, ends, begins[1:]))
 
 
 def _lone_ends(begins: Sequence[int], ends: Sequence[int], steps: Sequence[int]) -> tuple[bytearray, list[int]]:
@@ -78,6 +89,9 @@ def _leave_straddling(
     simple: bytearray, begins: Sequence[int], ends: Sequence[int], places: Sequence[int], steps: Sequence[int]
 ) -> None:
     """Waits in which more than one step starts are not simple."""
+    first = bisect_left(steps, begins[0]) if begins else 0
+    if len(begins) == len(ends) and all(map(lt, steps[first:], begins[1:])) and all(map(le, ends, steps[first + 1 :])):
+        return  # steps and waits take turns
     step, count = 0, len(steps)
     for at, begin in enumerate(begins):
         while step < count and steps[step] < begin:

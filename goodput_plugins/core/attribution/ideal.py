@@ -7,6 +7,7 @@ data and every other bucket are subtracted in full.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -23,10 +24,18 @@ def ideal_of(step_times: Sequence[int]) -> int | None:
     """The ideal of these step times (ns); None if there are none."""
     if not step_times:
         return None
-    middle = median(step_times)
-    limit = middle + 3 * median(abs(t - middle) for t in step_times)
-    usual = [t for t in step_times if t <= limit]
+    ordered = sorted(step_times)
+    middle = _middle(ordered)
+    below = bisect_left(ordered, middle)
+    spread = _middle(sorted([middle - t for t in ordered[:below]] + [t - middle for t in ordered[below:]]))
+    usual = ordered[: bisect_right(ordered, middle + 3 * spread)]
     return round(sum(usual) / len(usual))
+
+
+def _middle(ordered: Sequence[float]) -> float:
+    """The median of what is in order."""
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def ideals(samples: Sequence[Sequence[int]], before: Sequence[int | None] = ()) -> list[int | None]:
@@ -61,29 +70,36 @@ class Histogram:
 
     def __init__(self, counts: Mapping[int, int] | None = None) -> None:
         self.counts: Counter[int] = Counter(counts or {})
+        self._bins: list[tuple[int, int]] | None = None
 
     def add(self, values: Sequence[int], width: int | None = None) -> None:
         """Add the step times of an attempt, ns; with the width of its first ones, if these are not."""
         if not values:
             return
         width = width or width_of(values)
+        self._bins = None
         for bin, count in Counter([value // width for value in values]).items():
             self.counts[bin * width + width // 2] += count
 
     def quantile(self, q: float) -> int | None:
         """The value below which a share ``q`` of all lies; None if there are none."""
-        return _weighted_quantile(sorted(self.counts.items()), q)
+        return _weighted_quantile(self._in_order(), q)
 
     def ideal(self) -> int | None:
         """:func:`ideal_of` of everything that was added, within one percent; None below 3 steps."""
         middle = self.quantile(0.5)
         if middle is None or self.counts.total() < FEWEST:
             return None
-        bins = sorted(self.counts.items())
+        bins = self._in_order()
         spread = _weighted_quantile(sorted((abs(value - middle), count) for value, count in bins), 0.5) or 0
         limit = middle + max(3 * spread, middle // 200)
         usual = [(value, count) for value, count in bins if value <= limit]
         return round(sum(value * count for value, count in usual) / sum(count for _, count in usual))
+
+    def _in_order(self) -> list[tuple[int, int]]:
+        if self._bins is None:
+            self._bins = sorted(self.counts.items())
+        return self._bins
 
 
 def width_of(values: Sequence[int]) -> int:

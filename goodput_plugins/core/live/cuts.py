@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from goodput_plugins.core.attribution import Generation
@@ -89,19 +90,20 @@ def _within(ledger: Ledger, keep: int) -> Iterator[Cut]:
     shift = len(ledger.begins) - len(seen.times[: len(ledger.begins)])
     lowest = max(ledger.since + 1, CONTEXT + shift + 1)
     highest = len(ledger.begins) - keep
+    lowest = max(lowest, highest - TRIED, _first_judged(ledger))
     newest_done = max(steps.done_ordinals, default=-1)
-    for at in range(highest, max(lowest, highest - TRIED) - 1, -1):
+    for at in range(highest, lowest - 1, -1):
         cut = Cut(at, at - shift, seen.times[at - shift])
         told = ledger.device is None or newest_done >= steps.ordinals[cut.told]
-        if told and _is_quiet(ledger, cut) and _has_been_judged(ledger, at):
+        if told and _is_quiet(ledger, cut):
             yield cut
 
 
-def _has_been_judged(ledger: Ledger, at: int) -> bool:
-    """Whether the steps before are enough for the attempt's ideal."""
+def _first_judged(ledger: Ledger) -> int:
+    """The first step before which there are enough for the attempt's ideal."""
     if ledger.since:
-        return True
-    return sum(1 for step in ledger.usual_steps() if step < at) >= JUDGED
+        return 0
+    return next(islice(ledger.usual_steps(), JUDGED - 1, None), len(ledger.begins)) + 1
 
 
 def _is_quiet(ledger: Ledger, cut: Cut) -> bool:

@@ -59,7 +59,7 @@ def _of_kept(kept: Kept) -> dict[str, Any]:
     past = {**vars(kept.past)}
     past |= {name: _pairs(past[name]) for name in ("positions", "earlier_positions", "distances")}
     past["samples"] = [sample.tolist() for sample in past["samples"]]
-    earlier, story = {**vars(kept.earlier)}, kept.earlier.story
+    earlier, story = {**vars(kept.earlier), "ended": None}, kept.earlier.story
     earlier |= {name: _of_sources(earlier[name]) for name in ("between", "overlapped")}
     earlier["attempts"] = [asdict(told) | {"spent": _of_sources(told.spent)} for told in kept.earlier.attempts]
     earlier |= {"times": _pairs(kept.earlier.times), "sees": sorted(kept.earlier.sees)}
