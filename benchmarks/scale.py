@@ -1,12 +1,13 @@
-"""What ``goodput report`` takes on a big export of Google's payloads, and how that grows.
+"""What a report takes on a big export of Google's payloads, what a poll takes after it, and how that grows.
 
-    python benchmarks/scale.py [--steps 1000000 10000000] [--hosts 2]
+    python benchmarks/scale.py [--steps 100000 1000000 10000000] [--hosts 2]
 
 Writes, as ``gcloud logging read --format=json`` prints them, the entries of a job of so many steps: three
 a step, 100 restarts, 10,000 custom events, 1,000 saves; with ``--hosts 2`` each is told twice, some
-milliseconds later. Runs the command on them; then polls a live report of them, each time with 10 new events.
-Where Google's library is installed, its calculator is run on the same entries. Targets for a million steps:
-10 s and 300 MB, and 5 ms a poll.
+milliseconds later. Runs ``goodput report`` on them; then polls a live report of them, each time with 10 new events.
+Where Google's library is installed, its calculator is run on the same entries. Beside each figure stands its
+target: for a million steps 10 s, 300 MB and 5 ms a poll; for more steps as many times the time and memory, and the same
+poll.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from goodput_plugins.core.live import Live
 from goodput_plugins.core.live.entries import Entries
@@ -34,6 +36,9 @@ STEP = 0.1
 """Seconds."""
 LAG = 0.004
 """Seconds by which the next host tells the same later."""
+MILLION = 1_000_000
+SECONDS, MEGABYTES, POLL_MS = 10.0, 300.0, 5.0
+"""Targets for a million steps."""
 
 ENTRY = """{
   "insertId": "%s",
@@ -84,9 +89,14 @@ def payloads(steps: int) -> Iterator[tuple[float, dict[str, Any]]]:
 
 
 def entry(number: int, at: float, payload: dict[str, Any]) -> str:
-    moment = datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
-    told = json.dumps({"job_name": "big", **payload}, indent=4).replace("\n}", "\n  }")
-    return ENTRY % (f"{number:012x}", told, moment, moment)
+    moment = f"{_second(int(at))}.{int(at % 1 * 1e6):06}Z"
+    told = json.dumps({"job_name": "big", **payload}, separators=(",\n    ", ": "))
+    return ENTRY % (f"{number:012x}", f"{{\n    {told[1:-1]}\n  }}", moment, moment)
+
+
+@lru_cache(maxsize=8)
+def _second(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def later(payload: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -104,8 +114,16 @@ def write(path: Path, steps: int, hosts: int) -> None:
         file.write("\n]\n")
 
 
-def polled(steps: int) -> list[float]:
-    """Milliseconds of polls of a live report, each with 10 new events, after so many steps."""
+class Polls(NamedTuple):
+    """Milliseconds of polls of a live report, and how many steps it still looks at."""
+
+    median: float
+    nearly_all: float
+    kept: int
+
+
+def polled(steps: int) -> Polls:
+    """Polls, each with 10 new events, after so many steps."""
     told = ({"job_name": "big", **payload} for _, payload in payloads(steps + 1_000))
     source = Entries("big", lambda: islice(told, 3 * steps))
     live, took = Live(source), []
@@ -115,18 +133,28 @@ def polled(steps: int) -> list[float]:
         began = time.perf_counter()
         live.report()
         took.append((time.perf_counter() - began) * 1e3)
-    return sorted(took)
+    took.sort()
+    kept = sum(len(life.steps.times) for life in source.log().lives)
+    return Polls(took[len(took) // 2], took[len(took) * 99 // 100], kept)
 
 
-def measure(path: Path) -> tuple[float, float, float]:
-    """Wall seconds, CPU seconds and peak memory (MB) of ``goodput report`` on an export."""
+class Measured(NamedTuple):
+    """Wall seconds, CPU seconds and peak memory (MB)."""
+
+    seconds: float
+    cpu: float
+    memory: float
+
+
+def measure(path: Path) -> Measured:
+    """What ``goodput report`` takes on an export."""
     began = time.perf_counter()
     command = [sys.executable, "-m", "goodput_plugins", "report", str(path), "--json"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise SystemExit(f"goodput report failed ({status})")
-    return time.perf_counter() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+    return Measured(time.perf_counter() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
 def theirs(steps: int) -> float | None:
@@ -146,23 +174,45 @@ def theirs(steps: int) -> float | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time `goodput report` on big exports.")
-    parser.add_argument("--steps", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--steps", type=int, nargs="+", default=[MILLION // 10, MILLION])
     parser.add_argument("--hosts", type=int, default=1)
-    parser.add_argument("--runs", type=int, default=3, help="the fastest of so many counts")
+    parser.add_argument("--runs", type=int, default=1, help="the fastest of so many counts")
     options = parser.parse_args()
-    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; targets for 1,000,000 steps: 10 s, 300 MB, 5 ms")
-    heads = f"{'steps':>12}  {'export':>9}  {'seconds':>8}  {'CPU':>8}  {'memory':>8}"
-    print(f"{heads}  {'a poll (99 %)':>17}  {'library':>8}")
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     for steps in options.steps:
-        with tempfile.TemporaryDirectory() as place:
-            path = Path(place) / "entries.json"
-            write(path, steps, options.hosts)
-            size = path.stat().st_size / 1e6
-            seconds, cpu, memory = min(measure(path) for _ in range(options.runs))
+        told = exported(steps, options.hosts, options.runs)
+        share = steps * options.hosts / MILLION
         polls, library = polled(steps), theirs(steps)
-        poll = f"{polls[len(polls) // 2]:.1f} ({polls[len(polls) * 99 // 100]:.1f}) ms"
-        beside = "-" if library is None else f"{library:8.1f}"
-        print(f"{steps:>12,}  {size:6.0f} MB  {seconds:8.2f}  {cpu:8.2f}  {memory:5.0f} MB  {poll:>17}  {beside:>8}")
+        print(f"{steps:,} steps, an export of {told.size:,.0f} MB")
+        show("report", told.report.seconds, "s", SECONDS * share)
+        show("  processor time", told.report.cpu, "s")
+        show("  peak memory", told.report.memory, "MB", max(MEGABYTES, MEGABYTES * share))
+        show("poll with 10 new events, median", polls.median, "ms", POLL_MS)
+        show("  99 %", polls.nearly_all, "ms")
+        show("  steps that are still looked at", polls.kept, "")
+        if library is not None:
+            show("Google's library, one answer", library, "s")
+
+
+class Told(NamedTuple):
+    """An export's size (MB), and what a report of it took."""
+
+    size: float
+    report: Measured
+
+
+def exported(steps: int, hosts: int, runs: int) -> Told:
+    """Write an export and have its report made."""
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "entries.json"
+        write(path, steps, hosts)
+        return Told(path.stat().st_size / 1e6, min(measure(path) for _ in range(runs)))
+
+
+def show(what: str, figure: float, unit: str, target: float | None = None) -> None:
+    """Print a figure beside its target."""
+    beside = "" if target is None else f"target {target:,.0f} {unit}{'' if figure <= target else ', missed'}"
+    print(f"  {what:<34} {figure:>10,.1f} {unit:<3} {beside}", flush=True)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.events import SCHEMA, Activity, Event, Kind, encode
 from goodput_plugins.core.foreign import read_entries
 from goodput_plugins.core.journal import Journal
-from goodput_plugins.core.live import Live, cuts
+from goodput_plugins.core.live import Live, cuts, freeze
 from goodput_plugins.core.live.entries import Entries
 from goodput_plugins.core.live.journals import Journals
 from goodput_plugins.core.reading import read
@@ -113,6 +113,61 @@ def test_a_live_report_of_entries_is_that_of_the_whole_log(seed: int, tmp_path: 
             source = Entries("played", so_far.copy)
             live = Live(source, state=state, keep=KEEP)
             assert live.notes == []
+
+
+def short_lives(seed: int) -> list[dict[str, Any]]:
+    """A job that is killed, or done, again and again after fewer steps than make an attempt's ideal."""
+    rng, at, step = Random(seed), 1_780_000_000.0, 0
+    told: list[dict[str, Any]] = []
+    for _ in range(40):
+        told.append({"job_name": "j", "job_start_time": at})
+        at += 5 * rng.random()
+        if rng.random() < 0.3:
+            told.append({"event_type": "restore", "job_name": "j", "step": step - 1, **_span("checkpointer", at, 1.0)})
+            at += 1
+        for _ in range(rng.choice([0, 1, 6, 15, 23, 24])):
+            told.append({"job_name": "j", "step_count": step, "step_start_time": at})
+            at, step = at + 1 + rng.random() / 10, step + 1
+        told.append({"event_type": "save", "job_name": "j", "step": step - 1, **_span("checkpointer_blocking", at, 0.5)})
+        at += 1
+        fate = rng.random()
+        if fate < 0.3:
+            told.append({"job_name": "j", "job_end_time": at})
+        step = 0 if fate < 0.1 else step
+        at += 20
+    return told
+
+
+def _span(name: str, at: float, seconds: float) -> dict[str, float]:
+    return {f"{name}_start_time": at, f"{name}_duration_secs": seconds}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_attempts_that_are_shorter_than_what_makes_an_ideal_cost_a_poll_no_history(seed: int) -> None:
+    told, so_far = short_lives(seed), []
+    source = Entries("j", so_far.copy)
+    live = Live(source, keep=KEEP)
+    for at in range(0, len(told), 7):
+        part = told[at : at + 7]
+        so_far += part
+        source.add(part)
+        moment = max(value for value in part[-1].values() if isinstance(value, float))
+        now = round(moment * SECOND) + SECOND
+        check(live, lambda told=tuple(so_far): read_entries(told)[0], now, f"seed {seed}, poll {at}")
+        if live.rebuilds == 0:
+            assert sum(len(life.steps.times) for life in source.log().lives) < 150
+    assert live.rebuilds <= 2
+
+
+def test_a_cut_that_fails_its_trial_changes_nothing(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    live, rng = Live(Journals(training.folder), keep=KEEP), Random(1)
+    tried = freeze._is_same
+    monkeypatch.setattr(freeze, "_is_same", lambda *asked: rng.random() < 0.3 and tried(*asked))
+    for part in range(40):
+        training.train(7, save=part % 3 == 2)
+        training.recorder.span(Activity.COMPILE, training.clock() - 1000, 500, name=f"f{part}")
+        check(live, lambda: read(training.folder)[0], training.clock(), f"part {part}")
+    assert live.rebuilds == 0
 
 
 # Absurd events in a steady run

@@ -42,7 +42,7 @@ class Entries:
         self._told = Told()
         self._life: str | None = None
         self._start = 0
-        self._dropped: tuple[set[Key], set[Key]] = set(), set()
+        self._dropped: dict[Key, int] = {}
 
     def add(self, entries: Iterable[Any]) -> None:
         """Take in new entries (or payloads), in any order; some may come twice."""
@@ -53,7 +53,7 @@ class Entries:
         self._again = True
         self._told = Told()
         self._life = None
-        self._dropped = set(), set()
+        self._dropped = {}
 
     def poll(self, past: Past | None) -> None:
         """Take in what was added since the last time."""
@@ -64,8 +64,7 @@ class Entries:
         self._new, self._again = [], False
         told = jobs.told(self._job)
         if past is not None:
-            older, newer = self._dropped
-            if told.ours or any(key not in older and key not in newer for key in _keys(told, 0, past.called)):
+            if told.ours or any(key not in self._dropped for key, _ in _keys(told, 0, past.called)):
                 raise Unsettled
             told.leave_out([(0, past.called - 1)])
         self._told.join(told)
@@ -91,7 +90,9 @@ class Entries:
         life = rest.lives[0]
         told, copies = self._told, self._told.copies + self._told.found
         written = dict(zip(told.steps.times, told.steps.written, strict=True))
-        self._dropped = self._dropped[1], set(_keys(told, past.called - KNOWN_NS, past.called))
+        since = past.called - KNOWN_NS
+        self._dropped = {key: time for key, time in self._dropped.items() if time >= since}
+        self._dropped.update(_keys(told, since, past.called))
         told.leave_out([(0, past.called - 1)])
         context = life.steps.times[: CONTEXT if past.steps else 0]
         told.steps.times = context + told.steps.times
@@ -125,11 +126,11 @@ class Entries:
         self._told.follows = self._life is not None
 
 
-def _keys(told: Told, low: int, high: int) -> Iterator[Key]:
-    """What was told of the time between two moments."""
+def _keys(told: Told, low: int, high: int) -> Iterator[tuple[Key, int]]:
+    """What was told of the time between two moments, and when that was."""
     for time, number in zip(told.steps.times, told.numbers, strict=True):
         if low <= time < high:
-            yield "step", time, number
+            yield ("step", time, number), time
     for kind, column in (("begin", told.begins), ("end", told.ends)):
-        yield from ((kind, time) for time in column.times if low <= time < high)
-    yield from (tuple(event) for event in told.others if low <= event.time < high)
+        yield from (((kind, time), time) for time in column.times if low <= time < high)
+    yield from ((tuple(event), event.time) for event in told.others if low <= event.time < high)

@@ -99,8 +99,7 @@ def _step_times(generation: Generation, followed: Generation, before: Earlier) -
 def _story(generation: Generation, followed: Generation, before: Earlier, cut: Cut) -> Story:
     """What happened before the moment, as findings tell of it."""
     last = generation.ledgers[-1]
-    compiled = before.story.compiled if last.since else set[str]()
-    compiled |= {
+    compiled = (before.story.compiled if last.since else set[str]()) | {
         i.name
         for i in last.attempt.seen.intervals
         if i.name and i.end and i.start < cut.called and i.activity in (Activity.COMPILE, Activity.CACHE_LOAD)
