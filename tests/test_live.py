@@ -128,7 +128,8 @@ def short_lives(seed: int) -> list[dict[str, Any]]:
         for _ in range(rng.choice([0, 1, 6, 15, 23, 24])):
             told.append({"job_name": "j", "step_count": step, "step_start_time": at})
             at, step = at + 1 + rng.random() / 10, step + 1
-        told.append({"event_type": "save", "job_name": "j", "step": step - 1, **_span("checkpointer_blocking", at, 0.5)})
+        took = _span("checkpointer_blocking", at, 0.5)
+        told.append({"event_type": "save", "job_name": "j", "step": step - 1, **took})
         at += 1
         fate = rng.random()
         if fate < 0.3:
