@@ -480,6 +480,15 @@ def test_when_values_went_out_last(tmp_path: Path) -> None:
         is_wrong(diagnoses(run)["values"], "cloud-monitoring gets nothing: no credentials", "agent.log")
 
 
+def test_what_keeps_an_exporter_on_this_machine_from_its_values(tmp_path: Path) -> None:
+    taken = {"prometheus": {"faults": 3, "last_error": "OSError: [Errno 98] Address already in use"}}
+    found = diagnoses(told_by_agent(write(tmp_path), exporters=taken))["values"]
+    is_wrong(found, "Address already in use", "GOODPUT_PROMETHEUS_ADDRESS")
+    full = {"tensorboard": {"faults": 3, "last_error": "OSError: [Errno 28] No space left on device"}}
+    found = diagnoses(told_by_agent(write(tmp_path), exporters=full))["values"]
+    is_wrong(found, "No space left", "GOODPUT_TENSORBOARD_DIR")
+
+
 def test_points_that_were_refused(tmp_path: Path) -> None:
     points = {"cloud-monitoring": {"refused": 3, "last_error": "order"}}
     run = told_by_agent(write(tmp_path), dropped=2, exporters=points)

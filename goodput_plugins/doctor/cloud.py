@@ -30,8 +30,8 @@ def exporters(case: Case) -> Iterator[Diagnosis]:
     if not case.exporters:
         told = env.EXPORTERS.read(case.environ)
         text = f"GOODPUT_EXPORTERS is {told}" if told else "GOODPUT_EXPORTERS is not set here"
-        rest = "" if _wanted(case) else "; whether it could be sent is not checked"
-        yield ok("exporters", text, f"What a training that starts from here records is sent nowhere{rest}.")
+        where = "to the bucket only" if _wanted(case) else "nowhere; whether it could be is not checked"
+        yield ok("exporters", text, f"What a training that starts from here records is sent {where}.")
         return
     missing = [exporter for exporter in case.exporters if not _importable(LIBRARIES[exporter][0])]
     for exporter in missing:
@@ -61,7 +61,7 @@ def metadata_server(case: Case) -> Iterator[Diagnosis]:
             f"Set {' and '.join(lacking)}.",
         )
     else:
-        yield ok("metadata-server", "no metadata server answers, and what it would tell is set")
+        yield ok("metadata-server", "no metadata server answers, and nothing is asked of it")
 
 
 def _not_given(case: Case) -> list[str]:

@@ -25,7 +25,8 @@ _GOES = {
 
 def disk(case: Case) -> Iterator[Diagnosis]:
     """Whether the disk outlives the machine."""
-    folder = _existing(case.folder or rundir.root(case.environ))
+    place = case.folder or rundir.root(case.environ)
+    folder = _existing(place)
     kind = _kind(folder)
     refused = _refused(folder)
     if refused:
@@ -40,34 +41,34 @@ def disk(case: Case) -> Iterator[Diagnosis]:
     if free < FEW_BYTES:
         yield warning(
             "disk",
-            f"{folder} has {free / 1e6:.0f} MB left",
+            f"{place} has {free / 1e6:.0f} MB left",
             "When it is full training goes on, and is no longer recorded.",
             "Make room, or set GOODPUT_DIR to another disk.",
         )
     url = rundir.remote(case.environ)
     if url:
-        yield _bucket(url, folder)
+        yield _bucket(url, place)
         return
     why = _GOES.get(kind, _swept(folder))
     if why and "cloud-logging" in case.exporters:
-        yield ok("disk", f"{folder} {why}", "The log has what would go with it, and a restart elsewhere fetches that.")
+        yield ok("disk", f"{place} {why}", "The log has what would go with it, and a restart elsewhere fetches that.")
     elif kind.startswith("fuse"):
         yield warning(
             "disk",
-            f"{folder} is a FUSE mount",
+            f"{place} is a FUSE mount",
             "A mounted bucket takes a file when it is closed: what a killed process had open may be lost.",
             "Set GOODPUT_DIR to a persistent disk or NFS.",
         )
     elif why:
         yield warning(
             "disk",
-            f"{folder} {why}",
+            f"{place} {why}",
             "After a restart elsewhere the run begins anew, and its earlier attempts are lost.",
             "Set GOODPUT_DIR to a disk that outlives the machine (a persistent volume, NFS).",
         )
     else:
         told = f"a {kind} disk" if kind else "a disk of unknown kind"
-        yield ok("disk", f"{folder} is on {told}{', a remote one' if is_remote(kind) else ''}")
+        yield ok("disk", f"{place} is on {told}{', a remote one' if is_remote(kind) else ''}")
 
 
 def _bucket(url: str, folder: Path) -> Diagnosis:

@@ -10,6 +10,12 @@ from goodput_plugins.core.name_lock import NameLock
 from goodput_plugins.doctor.case import Case
 from goodput_plugins.doctor.diagnosis import Diagnosis, ago, ok, unknown, warning, wrong
 
+_CURES = {
+    "prometheus": "Set GOODPUT_PROMETHEUS_ADDRESS to a host:port that is free; agent.log in the run's folder has more.",
+    "tensorboard": "Set GOODPUT_TENSORBOARD_DIR to a folder that can be written, or make room; agent.log in the run's "
+    "folder has more.",
+}
+"""What to do for an exporter that gets nothing and does not send to Google Cloud."""
 LATE_SECONDS = 180
 """The agent of a living run has sent something in this time: its journal grows each 5 s."""
 
@@ -69,7 +75,7 @@ def values(case: Case) -> Iterator[Diagnosis]:
                 "values",
                 f"{name} gets nothing: {error[:200]}" + (f"; {since}" if last else ""),
                 "It lacks the values of that time; journals and `goodput report` have everything.",
-                "Look at the lines on Google Cloud here, and into agent.log in the run's folder.",
+                _CURES.get(name, "Look at the lines on Google Cloud here, and into agent.log in the run's folder."),
             )
         elif last:
             yield ok("values", f"{name}: {since}")
