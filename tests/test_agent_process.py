@@ -241,11 +241,15 @@ def test_a_fault_of_ours_while_starting_it_leaves_training_alone(job: Job) -> No
     assert reported(job.folder)["steps"]["count"] == 5
 
 
-def test_without_a_project_or_credentials_the_agent_says_so_and_goes(job: Job) -> None:
+@pytest.mark.parametrize("source", ["", "from goodput_plugins import goodput as g; g.GoodputRecorder('r', 'l', 1)\n"])
+def test_without_a_project_or_credentials_the_agent_says_so_and_goes(job: Job, source: str) -> None:
+    """The environment asks for the log, or a recorder of the script's does."""
     del job.variables["GOODPUT_PROJECT"], job.variables["GOODPUT_LOGGING_ENDPOINT"]
+    if source:
+        del job.variables["GOODPUT_EXPORTERS"]
     key = job.run.folder / "key.json"
     key.write_text("{}")
-    done = job("train(100)", GOOGLE_APPLICATION_CREDENTIALS=str(key), GOOGLE_CLOUD_PROJECT="")
+    done = job(source + "train(100)", GOOGLE_APPLICATION_CREDENTIALS=str(key), GOOGLE_CLOUD_PROJECT="")
     assert done.stderr == ""
     until(lambda: job.status.get("state") == "unavailable")
     assert "set GOODPUT_PROJECT" in job.log

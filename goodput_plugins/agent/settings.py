@@ -65,18 +65,30 @@ def settings(named: list[str], folder: Path, environ: Mapping[str, str]) -> Sett
         heartbeat=env.HEARTBEAT.read(environ) == "on",
     )
     try:
-        return _with_monitors(base, json.loads((folder / MONITOR).read_bytes()), environ)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return base  # there is none, it tells of no monitor, or it is none of ours
+        return _with_monitors(base, _asked(folder), environ)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return base  # it tells of no monitor, or is none of ours
 
 
 def asked_for(exporter: str, folder: Path) -> str | None:
     """The log that the script itself asks to be sent to, "" for the usual one; None if it does not ask for that."""
-    try:
-        logger = json.loads((folder / MONITOR).read_bytes())[ASKED][exporter]
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
+    asked = _asked(folder).get(ASKED)
+    logger = asked.get(exporter) if isinstance(asked, dict) else None
     return logger if isinstance(logger, str) else None
+
+
+def has_monitors(folder: Path) -> bool:
+    """Whether the script has monitors that were ever started."""
+    return "exporters" in _asked(folder)
+
+
+def _asked(folder: Path) -> Mapping[str, Any]:
+    """What the script asks for; nothing, where that cannot be read."""
+    try:
+        held = json.loads((folder / MONITOR).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return held if isinstance(held, dict) else {}
 
 
 def _with_monitors(base: Settings, asked: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:

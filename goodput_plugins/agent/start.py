@@ -21,7 +21,7 @@ from goodput_plugins.agent.loop import SILENT, Agent
 from goodput_plugins.agent.making import Maker
 from goodput_plugins.agent.metrics import Metrics
 from goodput_plugins.agent.position import Positions
-from goodput_plugins.agent.settings import asked_for, settings
+from goodput_plugins.agent.settings import asked_for, has_monitors, settings
 from goodput_plugins.agent.shipping import Shipping
 from goodput_plugins.agent.status import Status, log
 from goodput_plugins.agent.tail import Tail
@@ -30,7 +30,6 @@ from goodput_plugins.core.compact import Stretch
 from goodput_plugins.core.ml_goodput_stream import Stream
 from goodput_plugins.core.name_lock import NameLock
 from goodput_plugins.core.reading import dropped_by_agent
-from goodput_plugins.core.shipper import MONITOR
 from goodput_plugins.exporters.errors import Unavailable
 
 LOGS = "cloud-logging"
@@ -108,10 +107,10 @@ def make(
         try:
             duties += _logging(name, folder, status, environ)
         except Unavailable as error:
-            if not duties and not others and not (folder / MONITOR).exists():
+            if not duties and not others and not has_monitors(folder):
                 raise
             log(f"no journal goes to {LOGS}: {error}")
-    elif not duties and not others and not (folder / MONITOR).exists():
+    elif not duties and not others and not has_monitors(folder) and asked_for(LOGS, folder) is None:
         raise Unavailable("GOODPUT_EXPORTERS is off, and no monitor of the script's wants anything.")
     holder, reports = NameLock(), _reports(name, folder, others, door, status, environ)
     later = _Later(folder, lambda logger: _logging(name, folder, status, {env.LOGGER.name: logger, **environ}))
