@@ -147,7 +147,7 @@ class Metrics:
         return self._sent == self._asked or not self._thread.is_alive()
 
     def is_running(self) -> bool:
-        """Whether the newest report tells that the run goes on."""
+        """Whether the newest report tells that the run goes on, or there is none yet."""
         return self._running
 
     def finish(self) -> None:
@@ -204,7 +204,7 @@ class Metrics:
         new = {name: Slot(name, *plan) for name, plan in plans.items() if name not in self._slots}
         self._slots = {name: self._slots.get(name) or new[name] for name in plans}
         if new:
-            self._last = None
+            self._last, self._running = None, True
             log(f"reports go to {', '.join(self._slots)}.")
         return bool(new)
 
