@@ -71,8 +71,9 @@ class Job(Followed):
             text=True,
         )
 
-    def agent_by_hand(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "goodput_plugins", "agent", self.name]
+    def agent_by_hand(self, *options: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "goodput_plugins", "agent", self.name, *options]
+        self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "agent.log").open("ab") as log:
             return subprocess.Popen(command, env=self.environ(), cwd=self.run.folder, stdout=log, stderr=log)
 

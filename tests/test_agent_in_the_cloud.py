@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,3 +94,32 @@ def test_the_last_values_of_a_killed_run_are_those_of_its_report(seen: Seen) -> 
     for source, seconds in report["badput_seconds"].items():
         if isinstance(seconds, float):
             assert last("badput_time", badput_source=source) == pytest.approx(seconds, abs=1e-6)
+
+
+@pytest.mark.timeout(240)
+def test_a_sidecar_that_is_told_to_end_sends_the_last_values_first(tmp_path: Path) -> None:
+    """It is there before the trainer, which asks for nothing itself; a pod ends it as soon as that has ended."""
+    job = Job(Runner(tmp_path))
+    with serving(Metrics()) as service:
+        of_trainer = {"GOODPUT_PLUGINS": "off"}
+        job.variables = {
+            "GOODPUT_EXPORTERS": "cloud-monitoring,tensorboard",
+            "GOODPUT_PROJECT": "p",
+            "GOODPUT_REPLICA_ID": "4",
+            "GOODPUT_MONITORING_ENDPOINT": f"127.0.0.1:{service.port}",
+        }
+        sidecar = job.agent_by_hand("--stay")
+        try:
+            job.variables = of_trainer
+            _, err = job.start("train(100)").communicate(timeout=100)
+            until(lambda: service.written)
+            sidecar.terminate()
+            assert (err, sidecar.wait(60)) == ("", 0)
+        finally:
+            sidecar.kill()
+        report = reported(job.folder)
+        assert report["status"] == "completed" and service.refused == []
+        assert service.last("goodput_time", replica_id="4") == pytest.approx(report["goodput_seconds"], abs=1e-6)
+        assert service.last("total_elapsed_time") == pytest.approx(report["elapsed_seconds"], abs=1e-6)
+        points = board(job.folder / "tensorboard")
+        assert points["goodput/goodput"][-1][2] == pytest.approx(report["goodput_percent"], abs=1e-2)
