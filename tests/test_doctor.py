@@ -24,7 +24,7 @@ from goodput_plugins.cli import main
 from goodput_plugins.core import rundir
 from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.core.events import SCHEMA, Event, Kind, encode
-from goodput_plugins.core.name_lock import NameLock
+from goodput_plugins.core.name_lock import AGENT, NameLock
 from goodput_plugins.doctor import case as case_module
 from goodput_plugins.doctor import disk, examine, examined, frameworks, google
 from goodput_plugins.doctor.case import Case
@@ -461,12 +461,15 @@ def test_uploads(tmp_path: Path) -> None:
     told_by_agent(run, state="done", unsent=70)
     is_wrong(diagnoses(run)["uploads"], "70 bytes unsent", "goodput agent", level=Level.WARNING)
     told_by_agent(run, age=1000)
-    lock = NameLock()
-    assert lock.take(run)
+    trainer, agent = NameLock(), NameLock(AGENT)
+    assert trainer.take(run)
     try:
+        is_wrong(diagnoses(run)["uploads"], "its agent has gone", "16 minutes ago", "goodput agent RUN")
+        assert agent.take(run)
         is_wrong(diagnoses(run)["uploads"], "has sent nothing for")
     finally:
-        lock.release()
+        trainer.release()
+        agent.release()
 
 
 def test_when_values_went_out_last(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from goodput_plugins import environ as env
-from goodput_plugins.core.name_lock import NameLock
+from goodput_plugins.core.errors import UnusableData
+from goodput_plugins.core.name_lock import AGENT, NameLock
 from goodput_plugins.doctor.case import Case
 from goodput_plugins.doctor.diagnosis import Diagnosis, ago, ok, unknown, warning, wrong
 
@@ -16,6 +17,8 @@ _CURES = {
     "folder has more.",
 }
 """What to do for an exporter that gets nothing and does not send to Google Cloud."""
+STARTING_SECONDS = 30
+"""An agent is there so long after its run's process began."""
 LATE_SECONDS = 180
 """The agent of a living run has sent something in this time: its journal grows each 5 s."""
 
@@ -43,12 +46,19 @@ def uploads(case: Case) -> Iterator[Diagnosis]:
             "What is recorded stays on disk, and is sent once that is mended.",
             "Look at the lines on Google Cloud here, and into agent.log in the run's folder.",
         )
+    elif _is_alone(case):
+        yield wrong(
+            "uploads",
+            f"the run lives, and its agent has gone; it told of itself last {ago(age)}",
+            "What is recorded stays on disk, and is sent by the next agent.",
+            "Look into agent.log in the run's folder; start another one: goodput agent RUN",
+        )
     elif age > _late(case) and case.folder is not None and NameLock().is_taken(case.folder):
         yield wrong(
             "uploads",
             f"the run lives, and its agent has sent nothing for {age:.0f} s",
-            "The agent was stopped, or hangs.",
-            "Look into agent.log in the run's folder; start another one: goodput agent RUN",
+            "The agent is stopped, or hangs.",
+            "Look into agent.log in the run's folder; kill that process, and start another one: goodput agent RUN",
         )
     elif unsent:
         yield warning(
@@ -59,6 +69,19 @@ def uploads(case: Case) -> Iterator[Diagnosis]:
         )
     elif entries or not status.get("exporters"):
         yield ok("uploads", f"{entries} entries were sent to {where}, the last ones {ago(age)}")
+
+
+def _is_alone(case: Case) -> bool:
+    """Whether the run's process lives, and no agent is there for it, nor can be about to come."""
+    folder = case.folder
+    if folder is None or not NameLock().is_taken(folder) or NameLock(AGENT).is_taken(folder):
+        return False
+    try:
+        report = case.report
+    except UnusableData:
+        return False  # told as the journal's fault
+    starts = [] if report is None else [attempt.start for attempt in report.attempts]
+    return bool(starts) and (case.now - starts[-1]) / 1e9 > STARTING_SECONDS
 
 
 def values(case: Case) -> Iterator[Diagnosis]:
