@@ -26,7 +26,7 @@ from goodput_plugins.testing import FakeClock
 
 START = FakeClock().now
 CASES = sorted((Path(__file__).parent / "cases").glob("*[!r].json"))
-FUZZ = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FUZZ = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @cache
