@@ -15,29 +15,23 @@ accelerator; any process that sees the run's folder, or its log, may ask.
 
 from __future__ import annotations
 
-import os
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from pathlib import Path
+from math import inf
+from numbers import Real
 from typing import Any
 
-from goodput_plugins import environ
-from goodput_plugins.core import rundir
 from goodput_plugins.core.attribution import Generation, attribute
 from goodput_plugins.core.attribution.tally import Window, tally
 from goodput_plugins.core.buckets import BADPUT, Bucket
+from goodput_plugins.core.by_hand import nanoseconds
 from goodput_plugins.core.calculator import calculate
-from goodput_plugins.core.errors import UnusableData
-from goodput_plugins.core.exports import Entry, entry_of
-from goodput_plugins.core.foreign import Jobs
-from goodput_plugins.core.reading import read
 from goodput_plugins.core.report import Breakdown, Report
-from goodput_plugins.core.runlog import RunLog
-from goodput_plugins.core.shipper import google_cloud_is_at_hand, missing
-from goodput_plugins.measurement import ElasticGoodputRecorder, GoodputRecorder, nanoseconds
+from goodput_plugins.job_log import JobLog
+from goodput_plugins.measurement import ElasticGoodputRecorder, GoodputRecorder
 
 __all__ = [
     "BadputType",
@@ -106,7 +100,8 @@ class GoodputCalculator:
     """Answers for one job.
 
     Reads the run's journals below ``$GOODPUT_DIR``; where there are none, its log in Cloud Logging; or, if
-    ``cloud_logger`` is given, the log behind it.
+    ``cloud_logger`` is given, the log behind it. Of journals, :meth:`get_job_goodput` reads only what is new since
+    the last call; all else reads the whole history.
 
     Args:
         job_name: the run's name.
@@ -131,8 +126,7 @@ class GoodputCalculator:
         self.job_name = job_name
         self.logger_name = logger_name
         self.using_pathways = using_pathways
-        self._cloud_logger = cloud_logger
-        self._retention = max_logs_retention_period
+        self._log = JobLog(job_name, logger_name, cloud_logger, max_logs_retention_period)
 
     def get_job_goodput(self, include_badput_breakdown: bool = False) -> tuple[float, BadputShares, int]:
         """The job so far.
@@ -140,7 +134,7 @@ class GoodputCalculator:
         Returns:
             Goodput in percent; badput in percent by source (empty unless asked for); the last step.
         """
-        report = calculate(self._log(), now=time.time_ns())
+        report = self._log.report(time.time_ns())
         badput = _shares(report.breakdown) if include_badput_breakdown else {}
         return _percent(report.breakdown.goodput, report.breakdown), badput, report.steps.last or 0
 
@@ -154,7 +148,7 @@ class GoodputCalculator:
             seconds of the job lie in the interval; how often it was disrupted in them.
         """
         window = _window(interval_start, interval_end)
-        log, now = self._log(), time.time_ns()
+        log, now = self._log.whole(), time.time_ns()
         report = calculate(log, now=now, window=window)
         spent = report.breakdown
         generation = attribute(log, now=now, until=window[1]).generations[report.generation]
@@ -181,7 +175,7 @@ class GoodputCalculator:
         Raises:
             ValueError: nothing of the job is left.
         """
-        log, now, ideal = self._log(), time.time_ns(), _ideal(configured_ideal_step_time)
+        log, now, ideal = self._log.whole(), time.time_ns(), _ideal(configured_ideal_step_time)
         report = calculate(log, now=now, ideal=ideal)
         generation = attribute(log, now=now, ideal=ideal).generations[report.generation]
         kept = Breakdown()
@@ -228,7 +222,7 @@ class GoodputCalculator:
 
     def _steps(self, configured: float | None) -> tuple[Report, int, dict[int, float]]:
         """The report, the ideal step time (ns; 0: there is none), and the deviations of steps."""
-        log, now, given = self._log(), time.time_ns(), _ideal(configured)
+        log, now, given = self._log.whole(), time.time_ns(), _ideal(configured)
         report = calculate(log, now=now, ideal=given)
         ideal = given or report.steps.ideal
         if ideal is None:
@@ -237,61 +231,15 @@ class GoodputCalculator:
         times = (step for ledger in ledgers if ledger.attempt.numbers is not None for step in ledger.numbered_steps())
         return report, ideal, {number: abs(took - ideal) / 1e9 for number, took in times}
 
-    def _log(self) -> RunLog:
-        if self._cloud_logger is not None:
-            return self._logged()
-        return read(_path(self.job_name, self.logger_name, self._retention))[0]
-
-    def _logged(self) -> RunLog:
-        """What the logger that was handed in holds of the job."""
-        jobs = Jobs()
-        jobs.add(_entries(self._cloud_logger, self.job_name, self._retention))
-        for log in jobs.logs():
-            if log.run == self.job_name:
-                return log
-        raise UnusableData(f"the cloud_logger holds no entries of the job {self.job_name!r}.")
-
 
 class ElasticGoodputCalculator(GoodputCalculator):
     """The same: the rules know elastic jobs."""
 
 
-def _path(job_name: str, logger_name: str, retention: timedelta | None) -> Path:
-    """The folder of a run of that name, or of the one that the environment names instead; else what its log holds."""
-    if url := rundir.remote():
-        from goodput_plugins.exporters.bucket import mirror
-
-        return mirror(url, environ.RUN_NAME.read() or job_name)
-    below = rundir.root()
-    for name in (environ.RUN_NAME.read(), job_name):
-        folder = rundir.run_dir(name, below)
-        if name and rundir.journals(folder):
-            return folder
-    if google_cloud_is_at_hand(os.environ) and not missing(["cloud-logging"]):
-        from goodput_plugins.exporters.fetch import fetch
-        from goodput_plugins.exporters.google_cloud import project
-
-        return fetch(environ.RUN_NAME.read() or job_name, project(), logger_name, retention=retention)
-    raise UnusableData(
-        f"there is no run {job_name!r} below {below}; set GOODPUT_DIR to where its runs lie, set "
-        "GOODPUT_PROJECT to read its log, or hand in the log as cloud_logger."
-    )
-
-
-def _entries(logger: Any, job_name: str, retention: timedelta | None) -> Iterator[Entry]:
-    """The entries of a job that a logger holds."""
-    if hasattr(logger, "read_cloud_logging_entries"):
-        yield from map(entry_of, logger.read_cloud_logging_entries())
-        return
-    since = datetime.fromtimestamp(0, UTC) if retention is None else datetime.now(UTC) - retention
-    # Without a timestamp in the filter the client asks for the last day only.
-    wanted = f'jsonPayload.job_name="{job_name}" AND severity=INFO AND timestamp>="{since.isoformat()}"'
-    for entry in logger.list_entries(filter_=wanted):
-        payload = entry.payload
-        yield Entry(payload if isinstance(payload, dict) else None, entry.timestamp)
-
-
 def _window(start: datetime, end: datetime) -> Window:
+    for at in (start, end):
+        if not isinstance(at, datetime):
+            raise TypeError(f"an interval is two datetimes; this one has {at!r}")
     low, high = (nanoseconds(at if at.tzinfo is not None else at.replace(tzinfo=UTC)) for at in (start, end))
     if low > high:
         raise ValueError(f"the interval ends ({end}) before it starts ({start})")
@@ -310,8 +258,18 @@ def _between(windows: Iterable[Window], generation: Generation) -> Iterator[Wind
     yield at, generation.end
 
 
+def check_seconds(**named: float) -> None:
+    """Raise ValueError for what is no number of seconds above 0."""
+    for name, seconds in named.items():
+        if isinstance(seconds, bool) or not isinstance(seconds, Real) or not 0 < seconds < inf:
+            raise ValueError(f"{name} is {seconds!r}; it takes a number of seconds above 0")
+
+
 def _ideal(configured: float | None) -> int | None:
-    return None if configured is None else round(configured * 1e9)
+    if configured is None:
+        return None
+    check_seconds(configured_ideal_step_time=configured)
+    return round(configured * 1e9)
 
 
 def _last_step(generation: Generation, until: int) -> int:

@@ -20,27 +20,17 @@ hooks take for steps is part of it. ``docs/google-library.md`` says what differs
 
 from __future__ import annotations
 
-import os
-import sys
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime
 from enum import Enum
 from types import TracebackType
 from typing import Any
 
-from goodput_plugins.core.events import Activity, Kind, encode
-from goodput_plugins.core.events import Event as _Told
+from goodput_plugins.core.by_hand import UNNAMED, Teller, how_it_ended
 from goodput_plugins.core.guard import Guard
-from goodput_plugins.core.recorder import Recorder
-from goodput_plugins.core.session import current, note
-from goodput_plugins.core.shipper import google_cloud_is_at_hand, missing
+from goodput_plugins.core.session import note
 
 __all__ = ["ElasticGoodputRecorder", "Event", "GoodputRecorder"]
-
-UNNAMED = "unknown"
-"""What a custom event is called that was given no name."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 class Event(Enum):
     """What a stretch of code is, for :meth:`GoodputRecorder.record_event`."""
@@ -62,9 +52,9 @@ class Event(Enum):
 class GoodputRecorder:
     """Records a training job.
 
-    No method raises into the job, waits, or talks to a network. Times that are not given are now; a
-    naive datetime is local time. An end without a start is ignored; a start whose end never comes ends
-    with the next step.
+    No method raises into the job, waits, or talks to a network. Times that are not given, lie ahead or are no
+    datetimes are now; a naive datetime is local time. An end without a start is ignored; a start whose end never
+    comes ends with the next step.
 
     Args:
         job_name: the run's name.
@@ -90,7 +80,7 @@ class GoodputRecorder:
     ) -> None:
         self.job_name = job_name
         self.logger_name = logger_name
-        self._told = _Teller(job_name, logger_name, cloud_logger) if logging_enabled else None
+        self._told = Teller(job_name, logger_name, cloud_logger) if logging_enabled else None
         self._guard = Guard("measurement")
         self._guard(note, logging_enabled=bool(logging_enabled))
 
@@ -211,12 +201,17 @@ class _Recording:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._event is Event.JOB:
-            self._recorder._tell("job_end_time", None, how=_how(error))
+            self._recorder._tell("job_end_time", None, how=how_it_ended(error))
         elif self._event is not Event.STEP:
             self._recorder._guard(self._call, "end")
 
     def _call(self, edge: str) -> None:
-        recorder, event, argument = self._recorder, Event(self._event), self._argument
+        recorder, event, argument = self._recorder, self._event, self._argument
+        if event not in _EVENTS:
+            if edge == "start" and recorder._told is not None:
+                recorder._told.odd(event, "that is no Event, so nothing is recorded of its block")
+            return
+        event = Event(event)
         if event is Event.STEP:
             recorder.record_step_start_time(argument)
         elif event is Event.CUSTOM:
@@ -226,118 +221,4 @@ class _Recording:
             getattr(recorder, f"record_{event.value}_{edge}_time")()
 
 
-_ACTIVITIES = {
-    "tpu_init": Activity.DEVICE_INIT,
-    "training_prep": Activity.PREPARATION,
-    "data_loading": Activity.DATA,
-    "custom_badput_event": Activity.CUSTOM,
-    "elastic_reinit": Activity.REINITIALIZATION,
-}
-
-
-class _Teller:
-    """Tells this process's recorder, and a logger of the user's if there is one."""
-
-    def __init__(self, job_name: str, logger_name: str, cloud_logger: Any) -> None:
-        self._job_name = job_name
-        self._write = getattr(cloud_logger, "write_cloud_logging_entry", None)
-        self._open: dict[tuple[Activity, str | None], _Begun] = {}
-        self._last_step = 0
-        session = current()
-        session.call_run(job_name)
-        if cloud_logger is None and google_cloud_is_at_hand(os.environ) and not missing(["cloud-logging"]):
-            session.export("cloud-logging", logger_name)
-        self._recorder: Recorder = session.recorder
-
-    def flush(self) -> None:
-        self._recorder.flush()
-
-    def step(self, step: Any, time: datetime | None) -> None:
-        """A step starts; not before the one before it, or the journal would be no log of one clock."""
-        at = self._last_step = max(self._when(time), self._last_step)
-        self._recorder.step_by_hand(step, at=at)
-        self._hand_over("step_start_time", at, step_count=step)
-
-    def tell(self, key: str, time: datetime | None, **named: str) -> None:
-        """The event that the payload key names happens."""
-        recorder, at = self._recorder, self._when(time)
-        recorder.training_begins()
-        if key == "job_start_time":
-            if time is not None:
-                recorder.write(encode(_Told(Kind.START, at)))
-        elif key == "job_end_time":
-            recorder.write(encode(_Told(Kind.END, at, name=named.pop("how", None) or _how(sys.exc_info()[1]))))
-        else:
-            activity, name = _activity(key, named)
-            if key.endswith("start_time"):
-                self._begin(activity, name, at if time is not None else None)
-            else:
-                self._finish(activity, name, at if time is not None else None)
-        self._hand_over(key, at, **named)
-
-    def slices(self, available: int, active: int, total: int, time: datetime | None) -> None:
-        self._recorder.training_begins()
-        self._recorder.heartbeat()
-        counts = {"active_slices": active, "total_slices": total, "available_slices": available}
-        self._hand_over("elastic_slice_counts_timestamp", self._when(time), **counts)
-
-    def _begin(self, activity: Activity, name: str | None, at: int | None) -> None:
-        """An activity begins; one that began before now is told when it is over."""
-        thread = None
-        if at is None and activity is Activity.DATA:
-            self._recorder.begin(activity)
-        elif at is None:
-            thread = self._recorder.begin_apart(activity, name=name)
-        self._open[activity, name] = _Begun(at, thread)
-
-    def _finish(self, activity: Activity, name: str | None, at: int | None) -> None:
-        begun = self._open.pop((activity, name), None)
-        if begun is None:
-            return
-        until = self._recorder.now() if at is None else at
-        if begun.at is not None:
-            self._recorder.span(activity, begun.at, until - begun.at, name=name)
-        elif begun.thread is not None:
-            self._recorder.finish_apart(activity, begun.thread, until, name=name)
-        else:
-            self._recorder.finish(activity)
-
-    def _when(self, time: datetime | None) -> int:
-        return self._recorder.now() if time is None else nanoseconds(time)
-
-    def _hand_over(self, key: str, at: int, **named: Any) -> None:
-        if self._write is not None:
-            self._write({"job_name": self._job_name, **named, key: at / 1e9})
-
-
-class _Begun:
-    """An activity that is open: since when, if that was given; on which thread, if that was told."""
-
-    __slots__ = ("at", "thread")
-
-    def __init__(self, at: int | None, thread: int | None) -> None:
-        self.at = at
-        self.thread = thread
-
-
-def _activity(key: str, named: dict[str, str]) -> tuple[Activity, str | None]:
-    """What a payload's keys name."""
-    prefix = key.removesuffix("_start_time").removesuffix("_end_time")
-    if prefix == "elastic_wait":
-        scaling = "scale_up" in str(named["elastic_wait_event_type"]).lower()
-        return (Activity.SCALE_UP if scaling else Activity.SLICE_DOWN), None
-    return _ACTIVITIES[prefix], named.get("custom_badput_event_type")
-
-
-def _how(error: BaseException | None) -> str:
-    """How a job ends while this exception is under way, as an END names it."""
-    if isinstance(error, SystemExit):
-        return "exception:SystemExit" if error.code else "completed"
-    if isinstance(error, KeyboardInterrupt):
-        return "user"
-    return "completed" if error is None else f"exception:{type(error).__name__}"
-
-
-def nanoseconds(time: datetime) -> int:
-    """A datetime in ns since the epoch; a naive one is local time."""
-    return (time.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1) * 1_000
+_EVENTS: Sequence[object] = [*Event, *(event.value for event in Event)]

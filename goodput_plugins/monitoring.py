@@ -23,15 +23,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from math import inf
-from numbers import Real
 from typing import Any
 
 from goodput_plugins import environ as env
 from goodput_plugins.core.guard import Guard
 from goodput_plugins.core.session import current, note
 from goodput_plugins.core.shipper import google_cloud_is_at_hand, installed
-from goodput_plugins.goodput import GoodputCalculator
+from goodput_plugins.goodput import GoodputCalculator, check_seconds
 
 __all__ = ["ElasticGoodputMonitor", "GCPOptions", "GoodputMonitor"]
 
@@ -105,9 +103,9 @@ class GoodputMonitor:
         cache_dir: str = "/tmp",
         max_logs_retention_period: timedelta | None = None,
     ) -> None:
-        _check_seconds(upload_interval=upload_interval, step_deviation_interval_seconds=step_deviation_interval_seconds)
+        check_seconds(upload_interval=upload_interval, step_deviation_interval_seconds=step_deviation_interval_seconds)
         if configured_ideal_step_time is not None:
-            _check_seconds(configured_ideal_step_time=configured_ideal_step_time)
+            check_seconds(configured_ideal_step_time=configured_ideal_step_time)
         self.job_name = job_name
         self.logger_name = logger_name
         self.tensorboard_dir = tensorboard_dir
@@ -155,7 +153,7 @@ class GoodputMonitor:
         if not rolling_windows_seconds:
             raise ValueError("rolling_windows_seconds is empty; it takes lengths in seconds, such as [3600, 86400]")
         for length in rolling_windows_seconds:
-            _check_seconds(rolling_windows_seconds=length)
+            check_seconds(rolling_windows_seconds=length)
         self._start("windows", rolling_windows_seconds)
 
     def stop_rolling_window_goodput_uploader(self, skip_final_flush: bool | None = None) -> None:
@@ -265,9 +263,3 @@ def _labels(options: GCPOptions) -> dict[str, str | None]:
         "accelerator": options.acc_type,
         "cluster": options.cluster_name,
     }
-
-
-def _check_seconds(**named: float) -> None:
-    for name, seconds in named.items():
-        if isinstance(seconds, bool) or not isinstance(seconds, Real) or not 0 < seconds < inf:
-            raise ValueError(f"{name} is {seconds!r}; it takes a number of seconds above 0")

@@ -16,7 +16,9 @@ from goodput_plugins.core import rundir
 from goodput_plugins.core.buckets import BADPUT
 from goodput_plugins.core.calculator import calculate
 from goodput_plugins.core.errors import UnusableData
+from goodput_plugins.core.events import SCHEMA, Event, Kind, encode
 from goodput_plugins.core.foreign import read_entries
+from goodput_plugins.core.live import journals
 from goodput_plugins.goodput import BadputType, GoodputCalculator, GoodputType
 
 CASES = Path(__file__).with_name("cases")
@@ -135,6 +137,35 @@ def test_naive_bounds_of_an_interval_are_utc(monkeypatch: pytest.MonkeyPatch) ->
 def test_an_interval_that_ends_before_it_starts_is_an_error() -> None:
     with pytest.raises(ValueError, match="before it starts"):
         calculator().get_job_goodput_interval(at(REPORT.end), at(REPORT.start))
+
+
+@pytest.mark.parametrize("bound", [None, 1.0, "yesterday"])
+def test_an_interval_is_two_datetimes(bound: Any) -> None:
+    with pytest.raises(TypeError, match="two datetimes"):
+        calculator().get_job_goodput_interval(bound, at(REPORT.end))
+
+
+@pytest.mark.parametrize("ideal", [0, -1, float("nan"), "1"])
+def test_an_ideal_step_time_is_a_number_of_seconds(ideal: Any) -> None:
+    with pytest.raises(ValueError, match="configured_ideal_step_time"):
+        calculator().get_step_deviation(ideal)
+
+
+def test_a_call_reads_what_is_new_since_the_last_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GOODPUT_DIR", str(tmp_path))
+    folder = rundir.run_dir("job", tmp_path)
+    folder.mkdir(parents=True)
+    journal, clock = folder / "0.jsonl", 1_780_000_000_000_000_000
+    journal.write_text(json.dumps({"schema": SCHEMA, "run": "job", "attempt": "0", "start": clock}) + "\n")
+    asked, read = GoodputCalculator("job", "log"), []
+    monkeypatch.setattr(journals, "_read", lambda path, offset: read.append(offset) or path.read_bytes()[offset:])
+    for step in range(3_000):
+        with journal.open("ab") as file:
+            file.write(encode(Event(Kind.STEP, clock + step * 100_000_000, 0, step)))
+        if step % 300 == 299:
+            answer = asked.get_job_goodput(include_badput_breakdown=True)
+            assert answer == GoodputCalculator("job", "log").get_job_goodput(include_badput_breakdown=True)
+    assert read[::2] == sorted(set(read[::2])), "each time from where the last one ended"
 
 
 def test_interval_details_have_the_librarys_keys() -> None:

@@ -13,7 +13,7 @@ import pytest
 from running import Runner
 
 from goodput_plugins import measurement
-from goodput_plugins.core import guard
+from goodput_plugins.core import by_hand, guard
 from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.core.calculator import calculate
 from goodput_plugins.core.events import Activity, Event, Kind
@@ -393,11 +393,35 @@ recorder.flush()
         "recorder.record_custom_badput_event_start_time(custom_badput_event_type=None)",
         "with recorder.record_event('step', 3): pass",
         "with recorder.record_event(Event.STEP): pass",
+        "with recorder.record_event('nonsense'): pass",
+        "recorder.record_step_start_time(3, time.time())",
+        "recorder.record_job_start_time(datetime.datetime(1, 1, 1))",
+        "recorder.record_tpu_init_end_time(datetime.datetime.max)",
     ],
 )
-def test_a_wrong_argument_does_not_reach_the_job(run: Runner, call: str) -> None:
-    done = run(RECORD + call + "\nprint('trained')\n")
-    assert done.stdout == "trained\n"
+def test_a_wrong_argument_neither_reaches_the_job_nor_ends_the_recording(run: Runner, call: str) -> None:
+    done = run(RECORD + f"{call}\n{call}\n" + STEPS + "print('trained')\n")
+    assert done.stdout.split()[-1] == "trained"
+    assert "failed" not in done.stderr and done.stderr.count("a recorder was given") <= 1
+    assert [event.step for event in told(run, Kind.STEP)][-30:] == list(range(30))
+
+
+def test_a_step_that_is_said_to_begin_in_the_future_begins_now(run: Runner) -> None:
+    ahead = "recorder.record_step_start_time(0, ago(-3600))\ntime.sleep(0.3)\nrecorder.record_step_start_time(1)\n"
+    run(RECORD + ahead)
+    first, second = (event.time for event in told(run, Kind.STEP))
+    assert 0.2e9 < second - first < 10e9
+
+
+def test_a_logger_that_raises_gets_nothing_more_and_the_journal_all(run: Runner) -> None:
+    logger = """
+class Logger:
+    def write_cloud_logging_entry(self, payload): raise OSError("no network")
+recorder = measurement.GoodputRecorder("job", "log", True, Logger())
+"""
+    done = run(RECORD + logger + STEPS)
+    assert done.stderr.count("the cloud_logger that the script handed in failed") == 1
+    assert len(told(run, Kind.STEP)) == 30
 
 
 # --- a logger of the user's ---------------------------------------------------------------------------
@@ -420,7 +444,7 @@ def test_a_logger_that_is_handed_in_gets_the_librarys_payloads(monkeypatch: pyte
     from goodput_plugins.core.session import Session
 
     session = Session({"GOODPUT_DIR": str(tmp_path)})
-    monkeypatch.setattr(measurement, "current", lambda: session)
+    monkeypatch.setattr(by_hand, "current", lambda: session)
     monkeypatch.setattr(guard, "strict", True)
     logger, start = Logger(), datetime(2026, 5, 28, 20, 0, tzinfo=UTC)
     recorder = measurement.ElasticGoodputRecorder("job", "log", True, logger)
