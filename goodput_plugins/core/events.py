@@ -168,23 +168,23 @@ def event_of(fields: Any) -> Event:
         ValueError: it is no event of ours.
     """
     try:
-        kind, time, *rest = fields
-        event = Event(_KINDS[kind], time, *rest)
-        if event.activity is not None:
-            event = event._replace(activity=_ACTIVITIES[event.activity])
+        kind, time, thread, step, activity, name, duration, data = list(fields) + _LEFT_OUT[len(fields) :]
+        kind = _KINDS[kind]
+        if activity is not None:
+            activity = _ACTIVITIES[activity]
     except (TypeError, ValueError, LookupError):
         raise ValueError("not an event") from None
-    if type(time) is not int or not 0 <= time <= LATEST or type(event.thread) is not int:
+    if type(time) is not int or not 0 <= time <= LATEST or type(thread) is not int:
         raise ValueError("an event without a time")
-    if type(event.step) not in _WHOLE or type(event.duration) not in _WHOLE:
+    if type(step) not in _WHOLE or type(duration) not in _WHOLE:
         raise ValueError("an event with a step or duration that is no whole number")
-    if event.kind is Kind.RUN and not is_run(event.data):
+    if kind is Kind.RUN and not is_run(data):
         raise ValueError("a run that is none")
-    if event.kind is Kind.STEPS and not is_sum(event.data):
+    if kind is Kind.STEPS and not is_sum(data):
         raise ValueError("a sum of steps that is none")
-    if type(event.name) not in _TEXT or not 0 <= (event.duration or 0) <= LARGEST:
+    if type(name) not in _TEXT or not 0 <= (duration or 0) <= LARGEST:
         raise ValueError("an event with a name or duration that is none")
-    return event
+    return Event(kind, time, thread, step, activity, name, duration, data)
 
 
 LATEST = 2**62
@@ -192,6 +192,8 @@ LATEST = 2**62
 
 _KINDS = {kind.value: kind for kind in Kind}
 _ACTIVITIES = {activity.value: activity for activity in Activity}
+_LEFT_OUT: list[Any] = [None, None, *Event._field_defaults.values()]
+"""What the fields are that a line leaves out; the first two it may not."""
 _WHOLE = (int, type(None))
 _TEXT = (str, type(None))
 

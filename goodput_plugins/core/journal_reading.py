@@ -7,6 +7,7 @@ read, and what cannot is told in the log's notes. What is no journal at all is
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -19,6 +20,8 @@ from goodput_plugins.core.events import LATEST, SCHEMA, Event, Kind, event_of
 from goodput_plugins.core.runlog import Life, RunLog
 
 MOST_SEGMENTS = 100_000
+MANY = 100_000
+"""With fewer bytes to parse it does not pay to load a faster parser."""
 BACKWARDS_NS = 1_000_000_000
 """Events of a kind that step back by more than this were not written by one process's clock."""
 
@@ -95,8 +98,7 @@ def read_journal(path: Path, data: bytes) -> JournalFile:
 def parse(lines: list[bytes]) -> tuple[list[Event], int]:
     """The events of these lines, and how many lines are none."""
     try:
-        rows: Iterable[Any] = json.loads(b"[" + b",".join(lines) + b"]")
-        return [event_of(row) for row in rows], 0
+        return _events(b"".join((b"[", b",".join(lines), b"]"))), 0
     except (ValueError, RecursionError):
         pass
     events: list[Event] = []
@@ -107,6 +109,16 @@ def parse(lines: list[bytes]) -> tuple[list[Event], int]:
         except (ValueError, RecursionError):
             torn += 1
     return events, torn
+
+
+def _events(data: bytes) -> list[Event]:
+    """The events in a JSON list; many are parsed by msgspec, where that is installed."""
+    if len(data) > MANY:
+        with contextlib.suppress(ImportError, ValueError, RecursionError):
+            from goodput_plugins.core.fast_journals import read
+
+            return read(data)
+    return [event_of(row) for row in json.loads(data)]
 
 
 def mended(line: bytes) -> bytes:

@@ -88,8 +88,9 @@ def _attempt(generation: Generation, life: int, first: int) -> Iterator[Told]:
 
 def _gaps(generation: Generation, life: int) -> Iterator[Told]:
     """Device idle that nothing explains."""
-    for step, gap in enumerate(generation.ledgers[life].gaps):
-        if gap >= SHORTEST_GAP_NS:
+    ledger = generation.ledgers[life]
+    for step in range(len(ledger.begins)):
+        if ledger.gap(step) >= SHORTEST_GAP_NS:
             for begin, end, bucket, sub, *_ in generation.of_step(life, step):
                 if (bucket, sub) == HOST_GAP:
                     yield from _custom("HOST_GAP", begin, end)

@@ -10,9 +10,9 @@ Steps, and the waits before them, are by far the most of a log. A life keeps the
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, compress
+from itertools import accumulate, chain, compress, repeat
 from operator import add, sub
 
 from goodput_plugins.core.events import Event, Kind, is_number
@@ -24,6 +24,9 @@ UNKNOWN = -(2**63)
 def column() -> array[int]:
     """An empty column of 64-bit integers."""
     return array("q")
+
+
+_OF_STEPS = frozenset({Kind.STEP, Kind.STEPS, Kind.DEVICE})
 
 
 @dataclass
@@ -54,12 +57,32 @@ class Steps:
 
     def add(self, event: Event) -> bool:
         """Take in an event if it is a RUN, STEPS, STEP or DEVICE; False if it is another."""
+        return not self.take([event])
+
+    def take(self, events: Iterable[Event]) -> list[Event]:
+        """Take in the RUNs, STEPS, STEPs and DEVICEs among these events; the others are returned."""
+        others: list[Event] = []
+        runs: list[Event] = []
+        for event in events:
+            if event.kind is Kind.RUN:
+                runs.append(event)
+            elif event.kind in _OF_STEPS:
+                self._add_runs(runs)
+                runs = []
+                self._add_one(event)
+            else:
+                others.append(event)
+        self._add_runs(runs)
+        return others
+
+    def _add_one(self, event: Event) -> None:
         kind = event.kind
-        if kind is Kind.RUN:
-            self._add_run(event)
-        elif kind is Kind.STEPS:
+        if kind is Kind.STEPS:
             self._add_sum(event)
-        elif kind is Kind.STEP:
+        elif kind is Kind.DEVICE:
+            self.done.append(event.time)
+            self.done_ordinals.append(event.step if is_number(event.step) else UNKNOWN)
+        else:
             if self.thread is None:
                 self.thread = event.thread
             if event.thread == self.thread:
@@ -67,39 +90,46 @@ class Steps:
                 self.numbers.append(event.step if is_number(event.step) else UNKNOWN)
                 self.ordinals.append(self.told)
             self.told += 1
-        elif kind is Kind.DEVICE:
-            self.done.append(event.time)
-            self.done_ordinals.append(event.step if is_number(event.step) else UNKNOWN)
-        else:
-            return False
-        return True
 
-    def _add_run(self, run: Event) -> None:
-        if self.thread is None:
-            self.thread = run.thread
-        first, *told = run.data
-        grown = [n for n in told if n >= 0]
-        if len(grown) < len(told):
-            done = [~n for n in told if n < 0]  # ~n is -1 - n
-            whens = done[1::2]
-            self.done_ordinals.fromlist(done[: 2 * len(whens) : 2])
-            self.done.fromlist([run.time + when for when in whens])
-        times = list(accumulate(grown[2::3], initial=run.time))
-        self.told = first + len(times)
-        if run.thread != self.thread:
-            return
-        took = grown[1::3]
-        if any(took):
-            starts = list(map(add, times, grown[::3]))
-            ends = list(map(add, starts, took))
-            self.wait_starts.fromlist(starts if all(took) else list(compress(starts, took)))
-            self.wait_ends.fromlist(ends if all(took) else list(compress(ends, took)))
+    def _add_runs(self, runs: Sequence[Event]) -> None:
+        """Take in runs, all of them at once: a column costs as much for one step as for a dozen."""
+        times: list[int] = []
+        waits: list[int] = []
+        took: list[int] = []
+        ordinals: list[range] = []
+        numbers: list[Iterable[int]] = []
+        for run in runs:
+            if self.thread is None:
+                self.thread = run.thread
+            told = run.data
+            done = [n for n in told if n < 0]
+            if done:
+                told = [n for n in told if n >= 0]
+                self._add_done(run.time, done)
+            first, count = told[0], (len(told) + 2) // 3
+            self.told = first + count
+            if run.thread == self.thread:
+                times += accumulate(told[3::3], initial=run.time)
+                waits += told[1::3]
+                took += told[2::3]
+                waits += [0] * (len(times) - len(waits))
+                took += [0] * (len(times) - len(took))
+                ordinals.append(range(first, first + count))
+                numbers.append(range(run.step, run.step + count) if is_number(run.step) else repeat(UNKNOWN, count))
         self.times.fromlist(times)
-        self.ordinals.fromlist(list(range(first, first + len(times))))
-        if is_number(run.step):
-            self.numbers.fromlist(list(range(run.step, run.step + len(times))))
-        else:
-            self.numbers.fromlist([UNKNOWN] * len(times))
+        self.ordinals.fromlist(list(chain.from_iterable(ordinals)))
+        self.numbers.fromlist(list(chain.from_iterable(numbers)))
+        if any(took):
+            starts = list(compress(map(add, times, waits), took))
+            self.wait_starts.fromlist(starts)
+            self.wait_ends.fromlist(list(map(add, starts, filter(None, took))))
+
+    def _add_done(self, begun: int, told: list[int]) -> None:
+        """``told`` holds, of each step that was done, -1 - its ordinal and -1 - when (ns after the run began)."""
+        before = begun - 1
+        whens = [before - when for when in told[1::2]]
+        self.done.fromlist(whens)
+        self.done_ordinals.fromlist([~n for n in told[: 2 * len(whens) : 2]])
 
     def _add_sum(self, event: Event) -> None:
         """Equal steps, of which only the sum is known: shares of it, to the nanosecond in all."""
@@ -154,7 +184,7 @@ class Life:
 
     def add(self, events: Iterable[Event]) -> None:
         """Take in events in the order of a journal's lines."""
-        told = [event for event in events if not self.steps.add(event)]
+        told = self.steps.take(events)
         self.start = min([self.start, *(event.time for event in told if event.kind is Kind.START)])
         self.events += told
 

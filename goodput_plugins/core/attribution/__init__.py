@@ -35,7 +35,8 @@ from goodput_plugins.core.attribution.generations import (
 )
 from goodput_plugins.core.attribution.ideal import ideals
 from goodput_plugins.core.attribution.judge import judge
-from goodput_plugins.core.attribution.ledger import Ledger, open_ledger
+from goodput_plugins.core.attribution.layout import open_ledger
+from goodput_plugins.core.attribution.ledger import Ledger
 from goodput_plugins.core.attribution.observe import observe
 from goodput_plugins.core.attribution.past import Past
 from goodput_plugins.core.attribution.rewind import rewind

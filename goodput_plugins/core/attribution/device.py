@@ -12,8 +12,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, compress
-from operator import le
+from itertools import accumulate
 
 from goodput_plugins.core.attribution.activities import Piece
 from goodput_plugins.core.buckets import Bucket
@@ -29,7 +28,7 @@ class DeviceSteps:
 
     Attributes:
         begins: when each step begins.
-        dispatched: when its work was handed to the device, which had nothing else to do by then.
+        dispatched: when its work was handed to the device, which had nothing else to do by then; until laid out.
         free: when the device had nothing to do again.
         last_done: when the last step's work was done; None if that was not sampled.
         sampled: for each step whether its end was told; None if all were.
@@ -43,9 +42,8 @@ class DeviceSteps:
 
     def pack(self) -> None:
         """Keep the columns in an eighth of the memory, once they are laid out."""
-        same = self.dispatched is self.begins
         self.begins, self.free = array("q", self.begins), array("q", self.free)
-        self.dispatched = self.begins if same else array("q", self.dispatched)
+        self.dispatched = self.begins
 
 
 def on_device(
@@ -58,15 +56,15 @@ def on_device(
     Comprehensions choose the larger of two, since a call of ``max`` for each of a million steps is slow.
     """
     handed = _compiled(called, done, pieces) if deferred else _handed(called, pieces, until)
-    free = [when if when > given else given for when, given in zip(done, handed, strict=True)]
+    free = [when if when > call else call for when, call in zip(done, called, strict=True)]
+    for step, moment in handed.items():
+        free[step] = max(done[step], moment)
     if sorted(free) != free:
         free = list(accumulate(free, max))
     begins = called[:1] + [call if call > before else before for call, before in zip(called[1:], free, strict=False)]
-    dispatched = begins
-    if handed is not called:
-        dispatched = handed[:1] + [
-            given if given > before else before for given, before in zip(handed[1:], free, strict=False)
-        ]
+    dispatched = begins[:] if handed else begins
+    for step, moment in handed.items():
+        dispatched[step] = max(moment, free[step - 1]) if step else moment
     last_done = min(free[-1], until)
     sampled = None
     if UNKNOWN in done:
@@ -78,25 +76,23 @@ def on_device(
     return DeviceSteps(begins, dispatched, free, last_done if done[-1] != UNKNOWN else None, sampled)
 
 
-def _handed(called: list[int], pieces: Sequence[Piece], until: int) -> list[int]:
-    """When each call handed its work over: at once, or when what it had to compile was compiled.
+def _handed(called: Sequence[int], pieces: Sequence[Piece], until: int) -> dict[int, int]:
+    """When a call handed its work over, if not at once: when what it had to compile was compiled.
 
     Where an evaluation still ran on the device, the work came to be done when that was over.
     """
+    handed: dict[int, int] = {}
     compiling = [p for p in pieces if p.source[0] is Bucket.PROGRAM_STARTUP]
-    evaluating = [p for p in pieces if p.source[0] is Bucket.CUSTOM]
-    if not compiling and not evaluating:
-        return called
+    for piece in pieces:
+        if piece.source[0] is Bucket.CUSTOM:
+            step = bisect_left(called, piece.end) - 1
+            if step >= 0 and piece.start < called[step]:
+                handed[step] = piece.end
     starts = [p.start for p in compiling]
-    handed = list(called)
-    for piece in evaluating:
-        step = bisect_left(called, piece.end) - 1
-        if step >= 0 and piece.start < called[step]:
-            handed[step] = piece.end
-    steps = {bisect_right(called, p.start) - 1 for p in compiling}
+    steps = {bisect_right(called, start) - 1 for start in starts}
     for step in steps - {-1}:
         limit = called[step + 1] if step + 1 < len(called) else until
-        moment, at = handed[step], bisect_left(starts, called[step])
+        moment, at = handed.get(step, called[step]), bisect_left(starts, called[step])
         while at < len(compiling) and starts[at] <= moment + CALL_GAP_NS and compiling[at].end <= limit:
             moment = compiling[at].end
             at += 1
@@ -104,13 +100,14 @@ def _handed(called: list[int], pieces: Sequence[Piece], until: int) -> list[int]
     return handed
 
 
-def _compiled(called: list[int], done: list[int], pieces: Sequence[Piece]) -> list[int]:
-    """When each call had compiled what it handed over."""
-    handed = list(called)
+def _compiled(called: Sequence[int], done: Sequence[int], pieces: Sequence[Piece]) -> dict[int, int]:
+    """When a call that compiled had compiled what it handed over."""
+    handed: dict[int, int] = {}
     for piece in pieces:
         step = bisect_right(called, piece.start) - 1
-        if piece.source[0] is Bucket.PROGRAM_STARTUP and step >= 0:
-            handed[step] = piece.end if done[step] == UNKNOWN or piece.end <= done[step] else handed[step]
+        compiles = piece.source[0] is Bucket.PROGRAM_STARTUP and step >= 0
+        if compiles and (done[step] == UNKNOWN or piece.end <= done[step]):
+            handed[step] = piece.end
     return handed
 
 
@@ -130,32 +127,3 @@ def idle_pieces(pieces: Sequence[Piece], steps: DeviceSteps, until: int) -> list
             if step >= count or steps.free[step] >= piece.end:
                 break
     return kept
-
-
-def idle_waits(
-    starts: list[int], ends: list[int], called: list[int], steps: DeviceSteps
-) -> tuple[list[int], list[int]]:
-    """The parts of waits during which the device was idle.
-
-    A wait lies between two calls, since one thread makes both. So what counts is when the device was
-    done with what had been called before.
-    """
-    free, dispatched = steps.free, steps.dispatched
-    early = bisect_left(starts, called[0])
-    stops = ends
-    if _one_a_step(starts[early:], ends[early:], called):
-        late = zip(starts[early:], free, strict=False)
-        begins = starts[:early] + [start if start > idle else idle for start, idle in late]
-    else:
-        places = [bisect_left(free, end) for end in ends]
-        begins = [max(start, free[at - 1] if at else 0) for start, at in zip(starts, places, strict=True)]
-        stops = [min(end, dispatched[at]) if at < len(free) else end for end, at in zip(ends, places, strict=True)]
-    idle = [begin < stop for begin, stop in zip(begins, stops, strict=True)]
-    return list(compress(begins, idle)), list(compress(stops, idle))
-
-
-def _one_a_step(starts: list[int], ends: list[int], called: list[int]) -> bool:
-    """Whether each step but the last is followed by one wait, which ends before the next is called."""
-    if not len(called) - 1 <= len(starts) <= len(called):
-        return False
-    return all(map(le, called, starts)) and all(map(le, ends, called[1:]))

@@ -92,11 +92,11 @@ def _judge_stuck(ledger: Ledger) -> None:
         return
     first, last = max(1, ledger.since), len(own) - 1
     usual = stride * ideal + max((stride + 1) * ideal, STUCK_NS)
-    for step in [at for at, left in enumerate(own) if left > usual]:
+    judged = own[first : last + 1] if ledger.attempt.exit == "running" else own[first:last]
+    for step in [at for at, left in enumerate(judged, first) if left > usual] if max(judged, default=0) > usual else ():
         weight = ledger.weight(step)
         excess = own[step] - weight * ideal
-        judged = first <= step < last or (step == last >= first and ledger.attempt.exit == "running")
-        if judged and excess > max((weight + 1) * ideal, STUCK_NS):
+        if excess > max((weight + 1) * ideal, STUCK_NS):
             ledger.slow[step] = excess
     stuck = stuck_so_far(ledger, last)
     if stuck.often >= BURSTS and 2 * stuck.total > stuck.measured and 2 * stuck.largest < stuck.total:

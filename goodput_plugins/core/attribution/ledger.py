@@ -7,29 +7,24 @@ splits that. Columns have one value a step, so that a million steps are a few su
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from itertools import islice
 from typing import NamedTuple
 
-from goodput_plugins.core.attribution.activities import Piece, sweep
-from goodput_plugins.core.attribution.device import DeviceSteps, idle_pieces, idle_waits, on_device
+from goodput_plugins.core.attribution.activities import Piece
+from goodput_plugins.core.attribution.device import DeviceSteps
 from goodput_plugins.core.attribution.generations import Attempt
 from goodput_plugins.core.attribution.ideal import JUDGED
 from goodput_plugins.core.attribution.past import CONTEXT
 from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.core.events import Activity
 from goodput_plugins.core.report import Breakdown, Source
-from goodput_plugins.core.runlog import UNKNOWN
 
 WAIT: Source = (Bucket.DATA_LOADING_SYNC, None)
 TEARDOWN: Source = (Bucket.OTHER, "TEARDOWN")
 HOST_GAP: Source = (Bucket.OTHER, "HOST_GAP")
-
-PREPARING = (Bucket.TPU_INITIALIZATION, Bucket.TRAINING_PREP, Bucket.RESTORE)
-"""What comes before the first batch."""
 
 
 class Beside(NamedTuple):
@@ -55,8 +50,7 @@ class Ledger:
         weights: how many steps an interval is, where that is not ``stride``.
         pieces: what owns time for itself, in order, cut at the steps' beginnings; without waits.
         wait_starts, wait_ends: waits for data that count, in order, each within one interval.
-        waits: of each step, how long it waited.
-        gaps: of each step, how long the device was idle for no known reason.
+        waits: of each step, how long it waited; empty where the device tells.
         nets: of each step, its interval less pieces, waits and gaps.
         device: the steps by the device's clock; None where only the host's is known.
         waited: waits for data that touch other activities, before any of them is found to be overlapped.
@@ -85,7 +79,6 @@ class Ledger:
     wait_starts: Sequence[int] = ()
     wait_ends: Sequence[int] = ()
     waits: Sequence[int] = ()
-    gaps: Sequence[int] = ()
     nets: Sequence[int] = ()
     device: DeviceSteps | None = None
     waited: list[tuple[int, int]] = field(default_factory=list)
@@ -160,6 +153,21 @@ class Ledger:
             for start, stop in zip(self.wait_starts[low:high], self.wait_ends[low:high], strict=True)
         ]
 
+    def waited_between(self, begin: int, end: int) -> int:
+        """How long these waits are, ns."""
+        low, high = bisect_left(self.wait_starts, begin), bisect_left(self.wait_starts, end)
+        return sum(self.wait_ends[low:high]) - sum(self.wait_starts[low:high])
+
+    def gap(self, step: int) -> int:
+        """How long the device was idle in a step's interval for no known reason, ns."""
+        if self.device is None or step + 1 >= len(self.begins):
+            return 0
+        free, end = self.device.free[step], self.begins[step + 1]
+        if free >= end:
+            return 0
+        known = sum(piece.end - piece.start for piece in self.pieces_between(free, end))
+        return end - free - known - self.waited_between(free, end)
+
     def beside(self, low: int, high: int) -> Beside:
         """What was done between two moments beside the training thread, or by it while the device worked."""
         seen = self.attempt.seen
@@ -169,14 +177,14 @@ class Ledger:
         saving = _overlap([*seen.commits, *seen.others(Activity.SAVE)], low, high)
         return Beside(waited, saving)
 
-    def step_times(self) -> Iterator[int]:
+    def step_times(self) -> Iterable[int]:
         """The time of a step, waits and other buckets subtracted: of all but the first and the last.
 
         Where the device tells, only of those whose beginning and end it told.
         """
         if self.stride == 1 and self.weights.keys() <= {len(self.nets) - 1} and not self._unsampled:
             first = max(1, self.since)
-            return islice(self.nets, first, max(first, len(self.nets) - 1))
+            return self.nets[first:-1]
         return (self.nets[at] // self.stride for at in self.usual_steps())
 
     def numbered_steps(self) -> Iterator[tuple[int, int]]:
@@ -216,105 +224,3 @@ def _overlap_sorted(starts: Sequence[int], ends: Sequence[int], low: int, high: 
         return 0
     cut = max(0, low - starts[first]) + max(0, ends[stop - 1] - high)
     return sum(ends[first:stop]) - sum(starts[first:stop]) - cut
-
-
-def open_ledger(attempt: Attempt, stride: int) -> Ledger:
-    """Lay out an attempt's intervals and what owns time in them."""
-    seen, until = attempt.seen, attempt.until
-    count = bisect_right(seen.times, until)
-    called: Sequence[int] = seen.times[:count]
-    numbers = attempt.numbers[:count] if attempt.numbers is not None else range(count)
-    pieces = sweep(seen.intervals, seen.start, until)
-    starts, ends = _clip(seen.wait_starts, seen.wait_ends, seen.start, until)
-    ledger = Ledger(attempt, stride)
-    ledger.waited = [(p.start, p.end) for p in pieces if p.source == WAIT]
-    if any(when != UNKNOWN for when in seen.done[:count]):
-        host = list(called)
-        ledger.device = device = on_device(host, seen.done[:count].tolist(), pieces, until, deferred=seen.deferred)
-        pieces = idle_pieces(pieces, device, until)
-        starts, ends = idle_waits(list(starts), list(ends), host, device)
-        called = device.begins
-    elif stride > 1 and count:
-        called, numbers = _with_first_step(attempt, called, numbers, pieces, stride)
-    ledger.begins, ledger.numbers = called, numbers
-    if not isinstance(numbers, range):
-        ledger.weights = {at: b - a for at, (a, b) in enumerate(pairwise(numbers)) if b > a and b - a != stride}
-    _lay_out(ledger, pieces, starts, ends)
-    return ledger
-
-
-def _clip(starts: Sequence[int], ends: Sequence[int], low: int, high: int) -> tuple[Sequence[int], Sequence[int]]:
-    """The waits between two moments."""
-    if starts and (starts[0] < low or ends[-1] > high):
-        clipped = [(max(s, low), min(e, high)) for s, e in zip(starts, ends, strict=True) if e > low and s < high]
-        return array("q", [s for s, _ in clipped]), array("q", [e for _, e in clipped])
-    return starts, ends
-
-
-def _with_first_step(
-    attempt: Attempt, called: Sequence[int], numbers: Sequence[int], pieces: Sequence[Piece], stride: int
-) -> tuple[Sequence[int], Sequence[int]]:
-    """Rule 5: where the first logged step was not the first run, that one begins when all was prepared."""
-    first = attempt.resumes_at(stride)
-    if first is None or first == numbers[0]:
-        return called, numbers
-    seen = attempt.seen
-    ready = [p.end for p in pieces if p.source[0] in PREPARING and p.end <= called[0]]
-    prepared = max(ready, default=seen.start)
-    waits = [(p.start, p.end) for p in pieces if p.source == WAIT]
-    waits += zip(seen.wait_starts, seen.wait_ends, strict=True)
-    batch = min((wait for wait in waits if prepared <= wait[0]), default=(0, prepared))[1]
-    if batch >= called[0]:
-        return called, numbers
-    return array("q", [batch, *called]), array("q", [first, *numbers])
-
-
-def _lay_out(ledger: Ledger, pieces: Sequence[Piece], starts: Sequence[int], ends: Sequence[int]) -> None:
-    """Cut pieces and waits at the steps' beginnings; sum up what each interval has left."""
-    begins, device = list(ledger.begins), ledger.device
-    starts, ends, waits = _lay_waits(begins, starts, ends)
-    nexts = [*begins[1:], ledger.until]
-    nets = [end - begin - wait for begin, end, wait in zip(begins, nexts, waits, strict=False)]
-    gaps: list[int] = []
-    if device is not None:
-        gaps = [begin - idle - wait for begin, idle, wait in zip(nexts[:-1], device.free, waits, strict=False)] + [0]
-        nets = [net - gap for net, gap in zip(nets, gaps, strict=True)]
-    step = -1
-    for begin, end, source in pieces:
-        while begin < end:
-            step = bisect_right(begins, begin, max(step, 0)) - 1
-            cut = min(end, begins[step + 1]) if step + 1 < len(begins) else end
-            ledger.pieces.append(Piece(begin, cut, source))
-            if step >= 0:
-                idle = device is not None and step + 1 < len(begins) and begin >= device.free[step]
-                (gaps if idle else nets)[step] -= cut - begin
-            begin = cut
-    ledger.nets, ledger.waits, ledger.gaps = array("q", nets), array("q", waits), array("q", gaps)
-    ledger.wait_starts, ledger.wait_ends = array("q", starts), array("q", ends)
-    if device is not None:
-        device.pack()
-        ledger.begins = device.begins
-
-
-def _lay_waits(
-    begins: Sequence[int], starts: Sequence[int], ends: Sequence[int]
-) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-    """Waits, cut at the steps' beginnings; and how long each step waited."""
-    waits = [0] * len(begins)
-    step, last = -1, len(begins) - 1
-    following = begins[0] if begins else 0
-    straddling: list[int] = []
-    for at, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        while following <= start and step < last:
-            step += 1
-            following = begins[step + 1] if step < last else end
-        if following < end and step < last:
-            straddling.append(at)
-        elif step >= 0:
-            waits[step] += end - start
-    if straddling:
-        cuts = {at: begins[bisect_right(begins, starts[at]) : bisect_left(begins, ends[at])] for at in straddling}
-        starts = array("q", sorted([*starts, *(cut for inner in cuts.values() for cut in inner)]))
-        ends = array("q", sorted([*ends, *(cut for inner in cuts.values() for cut in inner)]))
-        return _lay_waits(begins, starts, ends)
-    return starts, ends, waits

@@ -10,8 +10,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, compress, pairwise
-from operator import gt, le
+from itertools import accumulate, compress, groupby
+from operator import attrgetter, gt, le, lt
 
 from goodput_plugins.core.attribution.files import COUNTED, File, files_of, steps_of
 from goodput_plugins.core.attribution.past import Past
@@ -20,6 +20,8 @@ from goodput_plugins.core.runlog import UNKNOWN, Life, Steps, column
 
 WAIT = "wait"
 """The name of a SAVE that only waited for one: it is no checkpoint."""
+
+_time = attrgetter("time")
 
 
 @dataclass(slots=True)
@@ -89,8 +91,8 @@ class Observed:
     numbers: array[int] = field(default_factory=column)
     done: array[int] = field(default_factory=column)
     corrections: list[tuple[int, int]] = field(default_factory=list)
-    wait_starts: Sequence[int] = field(default_factory=list)
-    wait_ends: Sequence[int] = field(default_factory=list)
+    wait_starts: array[int] = field(default_factory=column)
+    wait_ends: array[int] = field(default_factory=column)
     intervals: list[Interval] = field(default_factory=list)
     elsewhere: list[Interval] = field(default_factory=list)
     saves: list[Saved] = field(default_factory=list)
@@ -155,9 +157,15 @@ def observe(life: Life, until: int | None = None, past: Past | None = None) -> O
 
 def sorted_events(events: list[Event]) -> list[Event]:
     """Events in an order that does not depend on the order in which they arrived."""
-    if all(a.time < b.time for a, b in pairwise(events)):
-        return events
-    return sorted(events, key=_total_order)
+    by_time = sorted(events, key=_time)
+    times = list(map(_time, by_time))
+    if all(map(lt, times, times[1:])):
+        return by_time
+    return [event for _, same in groupby(by_time, _time) for event in _in_total_order(list(same))]
+
+
+def _in_total_order(events: list[Event]) -> list[Event]:
+    return sorted(events, key=_total_order) if len(events) > 1 else events
 
 
 def _total_order(event: Event) -> tuple[object, ...]:
@@ -212,9 +220,10 @@ def _by_step(ordinals: Sequence[int], done_ordinals: Sequence[int], done: Sequen
     """When each step was done, by its place; UNKNOWN where that was not told."""
     if done_ordinals == ordinals and isinstance(done, array):
         return done
-    by_ordinal: dict[int, int] = {}
-    for ordinal, when in zip(done_ordinals, done, strict=True):
-        by_ordinal[ordinal] = max(when, by_ordinal.get(ordinal, when))
+    by_ordinal = dict(zip(done_ordinals, done, strict=True))
+    if len(by_ordinal) < len(done):  # some were told twice
+        for ordinal, when in zip(done_ordinals, done, strict=True):
+            by_ordinal[ordinal] = max(when, by_ordinal[ordinal])
     return array("q", [by_ordinal.get(ordinal, UNKNOWN) for ordinal in ordinals])
 
 

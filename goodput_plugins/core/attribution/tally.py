@@ -101,13 +101,17 @@ class _Attempt:
     def add_alike(self, begin: int, end: int) -> None:
         """Add steps that lie inside the window and are all kept, or all rolled back."""
         ledger = self.ledger
+        low, high = ledger.begins[begin], ledger.interval(end - 1)[1]
         progress = sum(ledger.own[begin:end])
+        waited = ledger.waited_between(low, high) - sum(ledger.overlaps[begin:end])
         lost = ledger.is_lost(begin)
         self._spend(WASTED if lost else PRODUCTIVE, progress)
-        self._spend(WAIT, sum(ledger.waits[begin:end]) - sum(ledger.overlaps[begin:end]))
-        self._spend(HOST_GAP, sum(ledger.gaps[begin:end]))
-        for start, stop, source in ledger.pieces_between(ledger.begins[begin], ledger.interval(end - 1)[1]):
+        self._spend(WAIT, waited)
+        left = high - low - progress - waited
+        for start, stop, source in ledger.pieces_between(low, high):
             self.spent[source] += stop - start
+            left -= stop - start
+        self._spend(HOST_GAP, left)
         if not lost and self._is_preserved(ledger.numbers[begin]):
             self.preserved += progress
 
