@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from goodput_plugins.cli import main
+from goodput_plugins.core import journal_reading
 from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.events import SCHEMA, Kind
 from goodput_plugins.core.reading import read, read_journal
@@ -17,6 +18,12 @@ from goodput_plugins.core.runlog import RunLog
 
 T = 1_780_000_000_000_000_000
 SECOND = 1_000_000_000
+
+
+@pytest.fixture(autouse=True, params=["msgspec", "json"])
+def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each parser of lines, however few they are."""
+    monkeypatch.setattr(journal_reading, "MANY", 0 if request.param == "msgspec" else 1 << 60)
 
 
 def header(**fields: Any) -> str:
@@ -191,12 +198,26 @@ def test_a_run_cut_anywhere_tells_what_was_whole(tmp_path: Path, cut: int) -> No
         assert [n for n in run.data if n >= 1_000_000] == whole
 
 
+@pytest.mark.parametrize("more", ["5", "5,70", "5,70,-1", "-1"])
+def test_a_run_that_breaks_off_in_a_wait_tells_the_others(tmp_path: Path, more: str) -> None:
+    path = tmp_path / "a.jsonl"
+    run = f'["r",{T},0,1,null,null,null,[0,10,60,1000000,20,50,2000000,{more}]]'
+    path.write_text(journal(run, f'["r",{T + SECOND},0,4,null,null,null,[3,1,2,500]]', END))
+    log = one(path)
+    steps = log.lives[0].steps
+    broken = [T + 3000005] if more.startswith("5,70") else []
+    assert numbers(log) == [[1, 2, 3, 4, 5]] and notes(log) == []
+    assert [start - T for start in steps.wait_starts] == [10, 1000020, *(n - T for n in broken), SECOND + 1]
+    assert [end - start for start, end in zip(steps.wait_starts, steps.wait_ends, strict=True)][-1] == 2
+    assert main(["report", str(path)]) == 0
+
+
 # --- attempts, segments, processes -----------------------------------------------------------------
 
 
 def write(folder: Path, name: str, *lines: str, **fields: Any) -> Path:
     path = folder / f"{name}.jsonl"
-    path.write_text(journal(*lines, start=header(attempt=name.partition(".")[0], **fields)))
+    path.write_text(journal(*lines, start=header(**{"attempt": name.partition(".")[0]} | fields)))
     return path
 
 
@@ -211,6 +232,20 @@ def test_segments_are_joined_in_the_order_of_their_numbers(tmp_path: Path) -> No
     assert list(log.lives[0].steps.ordinals) == list(range(12))
     assert notes(log) == []
     assert [life.id for life in one(tmp_path / "x.004.jsonl").lives] == ["x"]
+
+
+def test_an_attempt_may_be_called_a_number(tmp_path: Path) -> None:
+    for name in ("9", "10"):
+        write(tmp_path, name, *STEPS, start=T + int(name))
+    assert [life.id for life in one(tmp_path).lives] == ["9", "10"]
+    assert [life.id for life in one(tmp_path / "10.jsonl").lives] == ["10"]
+
+
+def test_one_attempt_under_two_names_is_one(tmp_path: Path) -> None:
+    write(tmp_path, "x", *STEPS[:3])
+    write(tmp_path, "y", *STEPS[3:], attempt="x", segment=1)
+    log = one(tmp_path)
+    assert numbers(log) == [[1, 2, 3, 4, 5]] and notes(log) == []
 
 
 def test_missing_segments_are_told(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         options = arguments.parse(sys.argv[1:] if argv is None else argv, now=time.time_ns())
+        options.alone = argv is None
         code: int = options.command(options)
         if sys.stdout is not None:
             sys.stdout.flush()

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
+from goodput_plugins.cli import halves
 from goodput_plugins.cli.progress import working
 from goodput_plugins.cli.target import path_of
+from goodput_plugins.core.attribution import Each
 from goodput_plugins.core.calculator import calculate
 from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.reading import read
@@ -26,7 +28,7 @@ def run(options: Namespace, *, now: int, usage_error: Callable[[str], NoReturn])
     """Report on one run, or list several.
 
     Args:
-        options: what :mod:`goodput_plugins.cli.arguments` parsed.
+        options: what :mod:`goodput_plugins.cli.arguments` parsed; and ``alone``: this process does nothing else.
         now: ns since the epoch.
         usage_error: tells a wrong usage and exits.
     """
@@ -36,11 +38,12 @@ def run(options: Namespace, *, now: int, usage_error: Callable[[str], NoReturn])
         path = path_of_log(options.target, options.project, options.logger)
     else:
         path = path_of(options.target)
+    by: Each = halves.each if options.alone and halves.worth_it(path) else map
     with working(f"reading {path}"), _without_collector():
-        logs = chosen(read(path), options.run, str(path))
+        logs = chosen(read(path, by), options.run, str(path))
         if options.json and len(logs) > 1:
             usage_error(f"{path} holds {len(logs)} jobs ({_names(logs)}); choose one with --run NAME")
-        reports = [_calculated(log, options, now) for log in logs]
+        reports = [_calculated(log, options, now, by) for log in logs]
     if options.json:
         print(json.dumps(reports[0].to_json(), indent=2, allow_nan=False))
     else:
@@ -69,14 +72,14 @@ def chosen(logs: list[RunLog], name: str | None, source: str) -> list[RunLog]:
     return chosen
 
 
-def _calculated(log: RunLog, options: Namespace, now: int) -> Report:
+def _calculated(log: RunLog, options: Namespace, now: int, each: Each) -> Report:
     window = None
     if options.start is not None or options.end is not None:
         start = min((life.start for life in log.lives), default=0) if options.start is None else options.start
         latest = now if options.as_of is None else options.as_of
         window = start, latest if options.end is None else options.end
     return calculate(
-        log, now=now, as_of=options.as_of, window=window, generation=options.generation, ideal=options.ideal
+        log, now=now, as_of=options.as_of, window=window, generation=options.generation, ideal=options.ideal, each=each
     )
 
 

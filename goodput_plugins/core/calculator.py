@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import chain
 from operator import add
 
-from goodput_plugins.core.attribution import Generation, attribute
+from goodput_plugins.core.attribution import Each, Generation, attribute
 from goodput_plugins.core.attribution.generations import Attempt
 from goodput_plugins.core.attribution.ideal import Histogram, deviation
 from goodput_plugins.core.attribution.ledger import WAIT, Beside
@@ -50,6 +50,7 @@ def calculate(
     window: Window | None = None,
     generation: int | None = None,
     ideal: int | None = None,
+    each: Each = map,
 ) -> Report:
     """The report of one generation of a run.
 
@@ -60,12 +61,13 @@ def calculate(
         window: only time from the first to the second, ns since the epoch.
         generation: which one, from 0; by default the newest (in the window).
         ideal: a configured ideal step time, ns.
+        each: as :func:`~goodput_plugins.core.attribution.attribute` takes it.
 
     Raises:
         UnusableData: there is no attempt, or no such generation.
     """
     until = window[1] if window is not None else None
-    timeline = attribute(log, as_of=as_of, now=now, until=until, ideal=ideal)
+    timeline = attribute(log, as_of=as_of, now=now, until=until, ideal=ideal, each=each)
     chosen = _choose(log, timeline.generations, generation, until)
     return report_of(log, timeline.generations[chosen], chosen, window=window, ideal=ideal)
 

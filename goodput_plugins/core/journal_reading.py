@@ -28,8 +28,8 @@ BACKWARDS_NS = 1_000_000_000
 
 def by_segment(path: Path) -> tuple[str, str]:
     """An attempt's first segment has no number, the others do: ``x.jsonl``, ``x.001.jsonl``."""
-    attempt, _, number = path.stem.rpartition(".")
-    return (attempt, number.zfill(9)) if number.isdigit() else (path.stem, "")
+    attempt, dot, number = path.stem.rpartition(".")
+    return (attempt, number.zfill(9)) if dot and number.isdigit() else (path.stem, "")
 
 
 @dataclass
@@ -152,13 +152,13 @@ def check_order(path: Path, events: list[Event], newest: dict[tuple[Kind, int], 
             newest[key] = max(before, event.time)
 
 
-def merged(journals: Iterable[JournalFile]) -> list[RunLog]:
-    """The logs of these journals' runs, by name."""
+def runs_of(journals: Iterable[JournalFile]) -> dict[str, Run]:
+    """These journals' runs, by name."""
     runs: dict[str, Run] = {}
     for journal in journals:
         name = journal.header["run"]
         runs.setdefault(name, Run(name)).add(journal)
-    return [run.log() for _, run in sorted(runs.items())]
+    return runs
 
 
 class Run:
@@ -185,6 +185,17 @@ class Run:
         if any(event.kind is Kind.RANK and event.step for event in journal.events):
             self.others.add(key)
         self.lives.setdefault(key, Life(key, journal.header["start"], [])).add(journal.events)
+
+    def join(self, other: Run) -> bool:
+        """Take in the journals of other attempts; False if they are none."""
+        if self.lives.keys() & other.lives.keys():
+            return False
+        self.lives |= other.lives
+        self.others |= other.others
+        self.segments.update(other.segments)
+        self.torn += other.torn
+        self.lost += other.lost
+        return True
 
     def log(self) -> RunLog:
         """The primary process's lives, and what could not be read of them."""

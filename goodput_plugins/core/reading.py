@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import glob
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from io import BufferedReader
+from itertools import groupby
 from pathlib import Path
 
+from goodput_plugins.core.attribution import Each
 from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.foreign import read_export
-from goodput_plugins.core.journal_reading import JournalFile, by_segment, first_line, merged, read_journal
+from goodput_plugins.core.journal_reading import JournalFile, Run, by_segment, first_line, read_journal, runs_of
 from goodput_plugins.core.runlog import RunLog
 from goodput_plugins.core.shipper import STATUS
 
@@ -25,14 +27,22 @@ LONGEST_HEADER = 1 << 20
 """A journal's first line is not longer, bytes; all that a run may be called fits."""
 
 
-def read(path: Path) -> list[RunLog]:
+Part = tuple[dict[str, Run], list[UnusableData]]
+"""The runs that some files hold, by name, and what is wrong with other files."""
+
+
+def read(path: Path, each: Each = map) -> list[RunLog]:
     """The runs in a run directory, a journal, or a file of exported entries.
+
+    Args:
+        path: where they are.
+        each: by what the attempts in a directory are read; another one than ``map`` may do several at once.
 
     Raises:
         UnusableData: there is nothing there that can be used; the text says what was found.
     """
     if path.is_dir():
-        return _read_directory(path)
+        return _read_directory(path, each)
     try:
         with BufferedReader(path.open("rb", 0), LONGEST_HEADER) as file:
             is_export = first_line(file.peek()) is None
@@ -45,18 +55,20 @@ def read(path: Path) -> list[RunLog]:
     if logs is None:
         journal = read_journal(path, data)
         segments = _segments_of(path)
-        return merged([journal] if len(segments) < 2 else _usable(segments, []))
+        return _logs(runs_of([journal]) if len(segments) < 2 else _read_part(segments)[0])
     if not logs:
         raise UnusableData(f"{path}: holds no goodput events, neither ours nor of ml-goodput-measurement.")
     return logs
 
 
-def _read_directory(path: Path) -> list[RunLog]:
+def _read_directory(path: Path, each: Each) -> list[RunLog]:
     files = sorted(path.glob("*.jsonl"), key=by_segment)
     if not files:
         raise UnusableData(f"{path}: holds no journals (*.jsonl); is this the directory of a run?")
-    faults: list[UnusableData] = []
-    logs = merged(_usable([file for file in files if _is_begun(file)] or files, faults))
+    files = [file for file in files if _is_begun(file)] or files
+    attempts = [list(segments) for _, segments in groupby(files, lambda file: by_segment(file)[0])]
+    runs, faults = _joined(each(_read_part, attempts)) or _read_part(files)
+    logs = _logs(runs)
     if not logs:
         raise faults[0]
     for log in logs:
@@ -65,6 +77,28 @@ def _read_directory(path: Path) -> list[RunLog]:
     if (dropped := dropped_by_agent(path)) > 0:
         logs[0].note("dropped-entries", f"{dropped} log entries of this run were refused, so they are here only.")
     return logs
+
+
+def _logs(runs: Mapping[str, Run]) -> list[RunLog]:
+    return [run.log() for _, run in sorted(runs.items())]
+
+
+def _read_part(files: list[Path]) -> Part:
+    """What these files hold, one after the other."""
+    faults: list[UnusableData] = []
+    return runs_of(_usable(files, faults)), faults
+
+
+def _joined(parts: Iterable[Part]) -> Part | None:
+    """All parts as one; None if an attempt lies in several of them."""
+    runs: dict[str, Run] = {}
+    faults: list[UnusableData] = []
+    for found, wrong in parts:
+        faults += wrong
+        for name, run in found.items():
+            if runs.setdefault(name, run) is not run and not runs[name].join(run):
+                return None
+    return runs, faults
 
 
 def dropped_by_agent(folder: Path) -> int:

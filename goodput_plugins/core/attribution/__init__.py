@@ -24,7 +24,10 @@ and 5 to 7 judge, is in ``ideal``; ``tally`` sums up.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from goodput_plugins.core.attribution.generations import (
     ALIVE_NS,
@@ -37,13 +40,17 @@ from goodput_plugins.core.attribution.ideal import ideals
 from goodput_plugins.core.attribution.judge import judge
 from goodput_plugins.core.attribution.layout import open_ledger
 from goodput_plugins.core.attribution.ledger import Ledger
-from goodput_plugins.core.attribution.observe import observe
+from goodput_plugins.core.attribution.observe import Observed, observe
 from goodput_plugins.core.attribution.past import Past
 from goodput_plugins.core.attribution.rewind import rewind
 from goodput_plugins.core.attribution.timeline import Generation, Segment
-from goodput_plugins.core.runlog import RunLog
+from goodput_plugins.core.runlog import Life, RunLog
 
 __all__ = ["Generation", "Segment", "Timeline", "attribute"]
+
+
+Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+"""Calls a function with each of some items, as ``map`` does."""
 
 
 @dataclass
@@ -61,6 +68,7 @@ def attribute(
     until: int | None = None,
     ideal: int | None = None,
     past: Past | None = None,
+    each: Each = map,
 ) -> Timeline:
     """Give every nanosecond of a run its bucket.
 
@@ -74,6 +82,7 @@ def attribute(
         until: a window's end: the time from a run's loss to it counts too.
         ideal: a configured ideal step time, ns; it wins over what the steps show.
         past: what was attributed before; then the log holds what follows, some steps told again.
+        each: by what the attempts are gone through; another one than ``map`` may do several at once.
 
     Raises:
         Unsettled: what follows changes the past.
@@ -81,17 +90,20 @@ def attribute(
     Returns:
         The generations with their segments.
     """
-    lives = [
-        observe(life, as_of, past if past is not None and past.steps and life.id == past.life else None)
-        for life in log.lives
-        if as_of is None or life.start <= as_of
-    ]
+
+    def observed(life: Life) -> Observed:
+        return observe(life, as_of, past if past is not None and past.steps and life.id == past.life else None)
+
+    begun = [life for life in log.lives if as_of is None or life.start <= as_of]
+    lives = list(each(observed, begun))
+    for life, seen in zip(begun, lives, strict=True):
+        seen.life = life
     groups = group(lives, past)
     generations = []
     for at, current in enumerate(groups):
         following = groups[at + 1].attempts[0].seen.start if at + 1 < len(groups) else None
         before = past if at == 0 else None
-        ledgers = _ledgers(current, following, as_of, now, ideal, before)
+        ledgers = _ledgers(current, following, as_of, now, ideal, before, each)
         end = current.attempts[-1].until
         if following is None and current.attempts[-1].exit not in ("completed", "running"):
             end = max(end, as_of or end, until or end)
@@ -106,11 +118,14 @@ def _ledgers(
     now: int | None,
     ideal: int | None,
     past: Past | None,
+    each: Each,
 ) -> list[Ledger]:
     """The attempts' ledgers, judged."""
     live_ns = FOREIGN_ALIVE_NS if current.attempts[-1].seen.foreign else ALIVE_NS
     settle(current, following, as_of, now, live_ns)
-    ledgers = [open_ledger(attempt, current.stride) for attempt in current.attempts]
+    ledgers = list(each(partial(open_ledger, stride=current.stride), current.attempts))
+    for attempt, ledger in zip(current.attempts, ledgers, strict=True):
+        ledger.attempt = attempt
     judged_by = _judged_by(ledgers, past) if ideal is None else [ideal] * len(ledgers)
     last, its_ideal = current.attempts[-1], judged_by[-1]
     if last.seen.foreign and last.exit == "lost" and its_ideal is not None:

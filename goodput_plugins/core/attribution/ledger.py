@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from goodput_plugins.core.attribution.activities import Piece
 from goodput_plugins.core.attribution.device import DeviceSteps
@@ -96,6 +96,10 @@ class Ledger:
     lost: list[tuple[int, int]] = field(default_factory=list)
     lost_from: dict[int, int] = field(default_factory=dict)
     stretches: list[tuple[int, int]] = field(default_factory=list)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Another process that laid it out has the attempt from the one that asked for it."""
+        return vars(self) | {"attempt": None}
 
     @property
     def until(self) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, compress, groupby
 from operator import attrgetter, gt, le, lt
+from typing import Any
 
 from goodput_plugins.core.attribution.files import COUNTED, File, files_of, steps_of
 from goodput_plugins.core.attribution.past import Past
@@ -112,6 +113,10 @@ class Observed:
     deferred: bool = False
     dangling: list[int] = field(default_factory=list)
     past: Past | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Another process that made it has the life from the one that asked for it."""
+        return vars(self) | {"life": None}
 
     @property
     def start(self) -> int:

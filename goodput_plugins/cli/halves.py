@@ -1,0 +1,83 @@
+"""Work in two halves, one of them done by a forked process: a big report takes little more than half the time.
+
+Only for a process that is ours alone and has one thread: a fork of any other might hang.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+BIG = 8_000_000
+"""Fewer bytes are read in less than half a second."""
+
+
+def worth_it(folder: Path) -> bool:
+    """Whether to read the files of a directory in two halves."""
+    if threading.active_count() > 1 or len(os.sched_getaffinity(0)) < 2 or not folder.is_dir():
+        return False
+    return sum(file.stat().st_size for file in folder.iterdir()) > BIG
+
+
+def each(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """What ``function`` makes of each item, in order; every second item goes to another process."""
+    whole = list(items)
+    mine, theirs = whole[::2], whole[1::2]
+    if not theirs:
+        return list(map(function, mine))
+    try:
+        child, answers = _forked(function, theirs)
+    except OSError:  # there are too many processes, or open files
+        return list(map(function, whole))
+    try:
+        done = list(map(function, mine))
+        others: list[Result] | None = _received(answers, len(theirs))
+    finally:
+        answers.close()
+        with suppress(OSError):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    if others is None:  # whatever became of that process
+        others = list(map(function, theirs))
+    results = done + others
+    results[::2], results[1::2] = done, others
+    return results
+
+
+def _forked(function: Callable[[Item], Result], items: list[Item]) -> tuple[int, BinaryIO]:
+    """A process that does these items: its id, and where the results come once it has done them all."""
+    reading, writing = os.pipe()
+    try:
+        child = os.fork()
+    except OSError:
+        os.close(reading)
+        os.close(writing)
+        raise
+    if child:
+        os.close(writing)
+        return child, os.fdopen(reading, "rb")
+    try:
+        os.close(reading)
+        results = [pickle.dumps(function(item), pickle.HIGHEST_PROTOCOL) for item in items]
+        with os.fdopen(writing, "wb") as answers:
+            answers.writelines(results)
+    except BaseException:
+        os._exit(1)
+    os._exit(0)
+
+
+def _received(answers: BinaryIO, count: int) -> list[Result] | None:
+    """So many results; None if they do not all come."""
+    try:
+        return [pickle.load(answers) for _ in range(count)]
+    except Exception:
+        return None
