@@ -70,3 +70,9 @@ def _quoted(name: Any) -> str:
 def short(name: Any) -> str:
     """A name, cut to what a journal holds of it."""
     return str(name)[:LONGEST_NAME]
+
+
+def is_progress(line: bytes) -> bool:
+    """Whether a line tells a step or a save: what only a process that trains does."""
+    kind = line[:4]
+    return kind in (b'["s"', b'["r"', b'["co') or (kind in (b'["b"', b'["x"') and b',"save"' in line)

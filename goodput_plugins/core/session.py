@@ -32,6 +32,7 @@ from goodput_plugins.core.guard import Guard, say
 from goodput_plugins.core.heart import Heart
 from goodput_plugins.core.held import Held
 from goodput_plugins.core.journal import Journal
+from goodput_plugins.core.lines import is_progress
 from goodput_plugins.core.place import Place
 from goodput_plugins.core.recorder import Recorder
 from goodput_plugins.core.shipper import Shipper
@@ -172,7 +173,7 @@ class Session:
     def _start(self, line: bytes) -> None:
         """Write a line, and keep it until it is sure where the journal lies."""
         if self.state is State.STARTING:
-            if _is_progress(line):
+            if is_progress(line):
                 self._guard(self._settle)
             else:
                 self._copies.keep(line)
@@ -276,12 +277,6 @@ class Session:
         self.recorder.stop()
         self._held.clear()
         self._copies.clear()
-
-
-def _is_progress(line: bytes) -> bool:
-    """Whether a line tells a step or a save: what only a process that trains does."""
-    kind = line[:4]
-    return kind in (b'["s"', b'["r"', b'["co') or (kind in (b'["b"', b'["x"') and b',"save"' in line)
 
 
 _of_process: dict[str, Session] = {}

@@ -7,10 +7,10 @@ nanosecond. The rules (DESIGN section 3), and where each is written:
 ====  =========================================================  =================
 rule  what it decides                                            file
 ====  =========================================================  =================
-1     which activity is open, and when a lost end is believed    observe, activities
+1     which activity is open, and when a lost end is believed    watch, activities
 2     the time between attempts                                  generations, timeline
 3     how much of a wait for data stalls                         judge
-4     device time: the step is where the device works on it      device
+4     device time: the step is where the device works on it      device, data_waits
 5-7   first, last and stuck steps                                judge
 8     steps that are rolled back                                 rewind
 9     where a run ends, and what the time after it is            generations, here
@@ -18,8 +18,8 @@ rule  what it decides                                            file
 11    where in a step each part lies                             timeline
 ====  =========================================================  =================
 
-What an attempt's time is made of is laid out in ``ledger``; the ideal step time, by which rules 3
-and 5 to 7 judge, is in ``ideal``; ``tally`` sums up.
+``observe`` sorts out what is known of an attempt, ``layout`` lays out its time in a ``ledger``; the ideal
+step time, by which rules 3 and 5 to 7 judge, is in ``ideal``; ``tally`` sums up.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ from goodput_plugins.core.attribution.ideal import ideals
 from goodput_plugins.core.attribution.judge import judge
 from goodput_plugins.core.attribution.layout import open_ledger
 from goodput_plugins.core.attribution.ledger import Ledger
-from goodput_plugins.core.attribution.observe import Observed, observe
+from goodput_plugins.core.attribution.observe import observe
+from goodput_plugins.core.attribution.observed import Observed
 from goodput_plugins.core.attribution.past import Past
 from goodput_plugins.core.attribution.rewind import rewind
 from goodput_plugins.core.attribution.timeline import Generation, Segment

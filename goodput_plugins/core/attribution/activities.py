@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from goodput_plugins.core.attribution.observe import Interval
+from goodput_plugins.core.attribution.observed import Interval
 from goodput_plugins.core.buckets import OWNER_OF, Bucket
 from goodput_plugins.core.events import Activity
 from goodput_plugins.core.report import Source

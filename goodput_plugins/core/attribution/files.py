@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from goodput_plugins.core.attribution.past import CONTEXT
 
 if TYPE_CHECKING:
-    from goodput_plugins.core.attribution.observe import Observed, Saved
+    from goodput_plugins.core.attribution.observed import Observed, Saved
 
 COUNTED = "optimizer"
 """The name of a NUMBER that is an optimizer's own count."""

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from goodput_plugins.core.attribution.files import File, Files, anchors, last_index
-from goodput_plugins.core.attribution.observe import Observed, Saved
+from goodput_plugins.core.attribution.observed import Observed, Saved
 from goodput_plugins.core.attribution.past import Past, Unsettled
 from goodput_plugins.core.runlog import UNKNOWN
 
