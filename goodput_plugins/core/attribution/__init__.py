@@ -91,14 +91,7 @@ def attribute(
     Returns:
         The generations with their segments.
     """
-
-    def observed(life: Life) -> Observed:
-        return observe(life, as_of, past if past is not None and past.steps and life.id == past.life else None)
-
-    begun = [life for life in log.lives if as_of is None or life.start <= as_of]
-    lives = list(each(observed, begun))
-    for life, seen in zip(begun, lives, strict=True):
-        seen.life = life
+    lives = _observed(log, as_of, past, each)
     groups = group(lives, past)
     generations = []
     for at, current in enumerate(groups):
@@ -110,6 +103,19 @@ def attribute(
             end = max(end, as_of or end, until or end)
         generations.append(Generation(ledgers, end, *rewind(ledgers, before)))
     return Timeline(generations)
+
+
+def _observed(log: RunLog, as_of: int | None, past: Past | None, each: Each) -> list[Observed]:
+    """What each life shows."""
+
+    def observed(life: Life) -> Observed:
+        return observe(life, as_of, past if past is not None and past.steps and life.id == past.life else None)
+
+    begun = [life for life in log.lives if as_of is None or life.start <= as_of]
+    lives = list(each(observed, begun))
+    for life, seen in zip(begun, lives, strict=True):
+        seen.life = life
+    return lives
 
 
 def _ledgers(
