@@ -162,8 +162,10 @@ def main() -> None:
         marks = [verdict(figure, target) for figure, target in zip(worst, targets, strict=True)]
         print(f"{'':44}{marks[0]:>14}{marks[1]:>14}{marks[2]:>10}")
         write, store = (statistics.median(apart[name]) for name in bare(Path(place)))
-        print(f"2 ms apart an event costs {worst[1] / write:.1f} x os.write, {worst[1] / store:.1f} x a store; "
-              f"{machine()} at the end")
+        print(
+            f"2 ms apart an event costs {worst[1] / write:.1f} x os.write, {worst[1] / store:.1f} x a store; "
+            f"{machine()} at the end"
+        )
         assert subject.steps_in_journal() == subject.number, "not each step is in the journal"
 
 

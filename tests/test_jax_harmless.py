@@ -386,7 +386,7 @@ def test_training_goes_on_when_a_recorder_fails(
 
 ENTRIES = [
     "goodput_plugins.jax.loop.Loop._begins",
-    "goodput_plugins.jax.loop.Loop._ends",
+    "goodput_plugins.jax.loop.Loop.ends",
     "goodput_plugins.jax.loop.learn",
     "goodput_plugins.jax.loop.Loop.annotation_begins",
     "goodput_plugins.jax.loop.Loop.annotation_ends",
@@ -461,6 +461,30 @@ def test_training_goes_on_when_an_entry_point_fails(
     monkeypatch.setattr(entry, fails)
     with observed(*INSTALLS, errors_are_raised=False) as seen:
         assert (hand_written(), nnx_trained(), train(), scanned_and_evaluated()) == plain
+        assert not seen.hooks.guard.on
+    assert capsys.readouterr().err.count("failed and is off from here on") == 1
+
+
+STEADY_ENTRIES = [
+    "goodput_plugins.jax.loop.Loop._goes_on",
+    "goodput_plugins.jax.sequence.Sequence.goes_on",
+    "goodput_plugins.jax.steady._picker",
+    "goodput_plugins.jax.steady.Steady._ends",
+    "goodput_plugins.core.recorder.Recorder.step",
+]
+
+
+@pytest.mark.parametrize("entry", STEADY_ENTRIES)
+def test_training_goes_on_when_the_short_way_of_a_step_fails(
+    entry: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("a fault of ours")
+
+    plain = trained()
+    monkeypatch.setattr(entry, fails)
+    with observed(*INSTALLS, errors_are_raised=False) as seen:
+        assert trained() == plain
         assert not seen.hooks.guard.on
     assert capsys.readouterr().err.count("failed and is off from here on") == 1
 

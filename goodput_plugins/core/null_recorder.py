@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from goodput_plugins.core.events import Activity, Fact
+
+if TYPE_CHECKING:
+    from goodput_plugins.core.condensed import Condensed
+    from goodput_plugins.core.runs import Run
 
 
 class NullRecorder:
@@ -14,6 +18,10 @@ class NullRecorder:
 
     steps = 0
     """How many steps were recorded."""
+    by_hand = False
+    """The script tells its steps itself, so what hooks take for steps are none."""
+    run: Run | Condensed | None = None
+    """Where the next step goes, if it follows the last."""
     at_begin: Callable[[], None] | None = None
     """Called before an activity begins: who watches a device looks once more before the host goes its way."""
 
@@ -33,6 +41,9 @@ class NullRecorder:
             yield
         finally:
             self.finish(activity, name=name, step=step)
+
+    def wait(self, *, name: str | None = None) -> bool:
+        return False
 
     def inside(self, activity: Activity) -> bool:
         return False

@@ -125,7 +125,12 @@ def around(
     @functools.wraps(function)
     @wrapper
     def hooked(*args: Any, **kwargs: Any) -> Any:
-        token = guard(before, *args, **kwargs) if before is not None else None
+        token = None
+        if before is not None and guard.on:
+            try:  # what calling the guard does, without a call more for each of the host's
+                token = before(*args, **kwargs)
+            except Exception as error:
+                guard.failed(error)
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
@@ -133,8 +138,11 @@ def around(
                 guard(after, token, None, error)
             without_this_frame(error)
             raise
-        if after is not None:
-            guard(after, token, result, None)
+        if after is not None and guard.on:
+            try:
+                after(token, result, None)
+            except Exception as error:
+                guard.failed(error)
         return result
 
     value: Any = type(static)(hooked) if isinstance(static, classmethod | staticmethod) else hooked

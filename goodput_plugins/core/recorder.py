@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
-from goodput_plugins.core.clock import Clock
+from goodput_plugins.core.clock import Clock, parts
 from goodput_plugins.core.condensed import Condensed
 from goodput_plugins.core.events import Activity, Event, Fact, Kind, encode
 from goodput_plugins.core.lines import activity_line, short, whole
@@ -52,14 +52,14 @@ class Recorder(NullRecorder):
     ) -> None:
         self.write = write
         self.now = clock  # type: ignore[method-assign]
+        self._anchor, self._read = parts(clock)
         self.steps = 0
         self.by_hand = False
-        """The script tells its steps itself, so what hooks take for steps are none."""
         self._on_training: Callable[[], None] | None = on_training
         self._on_rank = on_rank
         self._here = _Here(count(1))
         self._sink: Sink | None = None
-        self._run: Run | Condensed | None = None
+        self.run = None
         self._device = False
 
     def write_to(self, sink: Sink) -> None:
@@ -69,21 +69,21 @@ class Recorder(NullRecorder):
 
     def stop(self) -> None:
         """From here on nothing is recorded."""
-        self._sink = self._run = None
+        self._sink = self.run = None
         self.write = _nowhere
 
     def flush(self) -> None:
         """Tell what is held back; to be called by the thread that steps, at the end."""
-        if self._run is not None:
-            self._run.finish()
+        if self.run is not None:
+            self.run.finish()
 
     def begin(self, activity: Activity, *, name: str | None = None, step: int | None = None) -> None:
         """``activity`` begins on this thread, inside whatever is open there."""
         if self.at_begin is not None:
             self.at_begin()
         here = self._here
-        now = self.now()
-        run = self._run
+        now = self._anchor + self._read()
+        run = self.run
         if activity is _DATA:
             if run is not None and not here.stack and run.wait(now):
                 here.stack.append(activity)
@@ -105,8 +105,8 @@ class Recorder(NullRecorder):
             return
         while stack.pop() is not activity:
             pass
-        now = self.now()
-        run = self._run
+        now = self._anchor + self._read()
+        run = self.run
         if activity is _DATA and run is not None:
             begun = run.wait_over()
             if begun:
@@ -115,6 +115,13 @@ class Recorder(NullRecorder):
                 return
             run.interrupt()
         self.write(activity_line("f", now, here.thread, step, activity, name, data=data))
+
+    def wait(self, *, name: str | None = None) -> bool:
+        """A wait for data begins on this thread; False if one goes on there already."""
+        if _DATA in self._here.stack:
+            return False
+        self.begin(_DATA, name=name)
+        return True
 
     def inside(self, activity: Activity) -> bool:
         """Whether ``activity`` is open on this thread."""
@@ -128,9 +135,9 @@ class Recorder(NullRecorder):
         """
         if self.at_begin is not None:
             self.at_begin()
-        if self._run is not None:
-            self._tell_open_wait(self._run)
-            self._run.interrupt()
+        if self.run is not None:
+            self._tell_open_wait(self.run)
+            self.run.interrupt()
         thread = self._here.thread
         self.write(activity_line("b", self.now(), thread, None, activity, name))
         return thread
@@ -152,8 +159,8 @@ class Recorder(NullRecorder):
         """``activity`` lasted ``duration`` ns from ``start`` on this thread; told afterwards."""
         if activity is Activity.DEVICE_INIT:
             self.training_begins()
-        if self._run is not None:
-            self._run.interrupt()
+        if self.run is not None:
+            self.run.interrupt()
         thread = self._here.thread
         self.write(activity_line("x", max(0, start), thread, step, activity, name, max(0, duration), data=data))
 
@@ -165,10 +172,10 @@ class Recorder(NullRecorder):
         """
         if self.by_hand:
             return max(0, self.steps - 1)
-        now = self.now() if at is None else at
+        now = self._anchor + self._read() if at is None else at
         if type(number) is not int:
             number = whole(number)
-        run = self._run
+        run = self.run
         ordinal = self.steps
         self.steps = ordinal + 1
         if run is None or not run.step(now, number):
@@ -192,14 +199,14 @@ class Recorder(NullRecorder):
     def device_done(self, ordinal: int, at: int) -> None:
         """The device finished the work of that step at that time (any thread may tell)."""
         self._device = True
-        run = self._run
+        run = self.run
         if run is None or not run.done(ordinal, at):
             self.write(b'["d",%d,0,%d]\n' % (at, ordinal))
 
     def heartbeat(self) -> None:
         """The process is alive; a wait for data that goes on and on is told now."""
         now = self.now()
-        run = self._run
+        run = self.run
         if run is not None and run.waits_since and now - run.waits_since > LONG_WAIT_NS:
             self._tell_open_wait(run)
         self.write(b'["h",%d]\n' % now)
@@ -243,17 +250,17 @@ class Recorder(NullRecorder):
     def _begin_run(self, now: int, ordinal: int, number: int | None) -> None:
         """Write a step as the first of others that follow it, or as a line of its own."""
         self.training_begins()
-        if self._run is not None:
-            self._tell_open_wait(self._run)
-            self._run.finish()
-            self._run = None
+        if self.run is not None:
+            self._tell_open_wait(self.run)
+            self.run.finish()
+            self.run = None
         thread, sink = self._here.thread, self._sink
         if sink is not None and sink.full:
-            self._run = Condensed(sink, thread, now, ordinal, number, self._device)
+            self.run = Condensed(sink, thread, now, ordinal, number, self._device)
             return
         run = Run(sink, thread, now, ordinal, number) if sink is not None else None
         if run is not None and run.line:
-            self._run = run
+            self.run = run
         else:
             self.write(b'["s",%d,%d,%b]\n' % (now, thread, shown(number)))
 

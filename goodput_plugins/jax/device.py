@@ -8,7 +8,8 @@ the next call, the loss does not. A step that cannot be asked is not sampled; no
 ones that are queued behind each other, between which the device cannot have been idle. Evaluations, and
 other work between steps, wait in the same queue, in the order in which the device does it.
 
-The thread looks into its queue by itself: to be woken for each step would cost the host more than all the rest.
+The thread looks into its queue by itself (:mod:`~goodput_plugins.jax.pace`): to be woken for each step would cost the
+host more than all the rest.
 While the host runs Python it gets its turn up to 5 ms late. Where that would matter, because the
 host goes to wait for data, save or compile, the host's own thread looks first (``recorder.at_begin``).
 """
@@ -26,15 +27,8 @@ from goodput_plugins.core.guard import Guard
 from goodput_plugins.core.null_recorder import NullRecorder
 from goodput_plugins.jax.figures import MOST_IN_FLIGHT, StepFunctions
 from goodput_plugins.jax.functions import Frame, thread
+from goodput_plugins.jax.pace import COMING_BY, Pace
 
-SHORTEST_POLL = 200_000
-LONGEST_POLL = 20_000_000
-POLLS_PER_STEP = 64
-"""Once a step may end, a poll comes after this fraction of the time waited: seen late by under 1 % on average."""
-SHORTEST_SAMPLE = 5_000_000
-"""Of the steps in flight, those shorter are waited for together: a poll costs a processor about 20 us."""
-RECENT = 8
-"""A step is first asked when it has run for most of the shortest of so many steps before it."""
 EVALUATION_POLL_SECONDS = 0.002
 EVALUATION = "EVAL"
 """The name of the custom event that an evaluation is."""
@@ -47,21 +41,23 @@ JOIN_SECONDS = 1.0
 class InFlight:
     """Work that was queued on the device.
 
+    It has no initializer, which would be a call more for each step: whoever makes one sets all of it.
+
     Attributes:
         ordinal: of the step; None for other work.
+        dispatched: when it was called.
         leaf: the output to ask; None once it has answered.
         name: of the function.
-        done: when it was first seen to be ready.
+        done: when it was first seen to be ready; None as long as it was not.
     """
 
     __slots__ = ("dispatched", "done", "leaf", "name", "ordinal")
 
-    def __init__(self, ordinal: int | None, dispatched: int, leaf: Any, name: str) -> None:
-        self.ordinal = ordinal
-        self.dispatched = dispatched
-        self.leaf = leaf
-        self.name = name
-        self.done: int | None = None
+    ordinal: int | None
+    dispatched: int
+    leaf: Any
+    name: str
+    done: int | None
 
 
 class Evaluation:
@@ -81,7 +77,7 @@ class Evaluation:
 
     def goes_on(self, leaf: Any, now: int) -> None:
         """Another of its calls has returned, with a result to ask."""
-        self._last = InFlight(None, now, leaf, EVALUATION)
+        self._last = _in_flight(None, now, leaf, EVALUATION)
 
     def look(self, now: int) -> None:
         """Note that its last result is ready, if it is."""
@@ -101,32 +97,30 @@ class DeviceWatch:
 
     Attributes:
         functions: whose calls they are.
+        in_flight: what the device works on, in order; once one step was watched, others may just be appended.
     """
 
     def __init__(self, recorder: NullRecorder, guard: Guard) -> None:
         self._recorder = recorder
         self._guard = guard
         self.functions = StepFunctions(recorder)
-        self._in_flight: deque[InFlight | Evaluation] = deque()
-        self._newest: InFlight | Evaluation | None = None
+        self.in_flight: deque[InFlight | Evaluation] = deque()
         self._thread: threading.Thread | None = None
         self._stopping = False
-        # Of the thread alone: what it took too early, when the device was free, how long steps and other work took.
+        # Of the thread alone: what it waits for, what it took too early, when the device was free, when to look at it,
+        # how long it had other work.
+        self._awaited: InFlight | Evaluation | None = None
         self._held: InFlight | Evaluation | None = None
         self._free = 0
-        self._recent: deque[int] = deque(maxlen=RECENT)
+        self._pace = Pace()
         self._others: dict[str, int] = {}
         self._to_tell: dict[str, tuple[int, int]] = {}
         self._told_at = 0
 
-    def watch(self, frame: Frame, ordinal: int, result: Any) -> None:
-        """A step's call has returned ``result``: see when it is ready."""
+    def watch(self, frame: Frame, ordinal: int, result: Any) -> InFlight | None:
+        """A step's call has returned ``result``: see when it is ready. Returns it if that is still to come."""
         leaf = frame.function.output.pick(frame.args, frame.kwargs, result)
-        if leaf is None:
-            return
         ready = _answers(leaf)
-        if ready is None:
-            return
         if ready:
             now = self._recorder.now()
             self._recorder.device_done(ordinal, now)
@@ -134,20 +128,21 @@ class DeviceWatch:
                 self.functions.took(frame.function.name, now - max(frame.start or now, thread.compiled))
                 if self._thread is None:
                     self.functions.tell()
-        elif len(self._in_flight) < MOST_IN_FLIGHT:
-            self._newest = InFlight(ordinal, self._recorder.now(), leaf, frame.function.name)
-            self._put(self._newest)
+        elif ready is not None and len(self.in_flight) < MOST_IN_FLIGHT:
+            step = _in_flight(ordinal, self._recorder.now(), leaf, frame.function.name)
+            self._put(step)
+            return step
+        return None
 
     def watch_evaluation(self, evaluation: Evaluation) -> None:
         """An evaluation has begun: tell when it ended."""
-        self._newest = evaluation
         self._put(evaluation)
 
     def watch_other(self, frame: Frame, result: Any) -> None:
         """Work between steps was queued: see for how long the device works on it."""
         leaf = frame.function.output.pick(frame.args, frame.kwargs, result)
-        if len(self._in_flight) < MOST_IN_FLIGHT and _answers(leaf) is False:
-            self._put(InFlight(None, self._recorder.now(), leaf, frame.function.name))
+        if len(self.in_flight) < MOST_IN_FLIGHT and _answers(leaf) is False:
+            self._put(_in_flight(None, self._recorder.now(), leaf, frame.function.name))
 
     def close(self) -> None:
         """Stop the thread; what is still in flight is not sampled."""
@@ -161,16 +156,20 @@ class DeviceWatch:
             self._recorder.at_begin = functools.partial(self._guard, self._look)
             self._thread = threading.Thread(target=self._guard, args=(self._run,), name="goodput-device", daemon=True)
             self._thread.start()
-        self._in_flight.append(item)
+        self.in_flight.append(item)
 
     def _look(self) -> None:
         """Note that the newest work is done, if it is: the thread may learn it too late."""
-        newest = self._newest
+        try:
+            newest = self.in_flight[-1]
+        except IndexError:
+            if self._awaited is None:
+                return
+            newest = self._awaited
         if isinstance(newest, Evaluation):
             newest.look(self._recorder.now())
-        elif newest is not None and _answers(newest.leaf):
+        elif newest.done is None and _answers(newest.leaf):
             newest.done = self._recorder.now()
-            self._newest = None
 
     def _run(self) -> None:
         while (item := self._take()) is not None and not self._stopping:
@@ -191,33 +190,40 @@ class DeviceWatch:
         held, self._held = self._held, None
         if held is not None:
             return held
-        pause, longest = SHORTEST_POLL, min(LONGEST_POLL, max(SHORTEST_SAMPLE, min(self._recent, default=0)) // 4)
-        while not self._in_flight:
+        pause, longest = self._pace.idle_pauses()
+        while not self.in_flight:
             if self._stopping:
                 return None
-            time.sleep(pause / 1e9)
+            time.sleep(pause)
             pause = min(2 * pause, longest)
-        return self._in_flight.popleft()
+        return self.in_flight.popleft()
 
     def _stepped(self, step: InFlight) -> None:
         """See when a step is done, or the last of several short ones that wait behind each other."""
-        since, shortest, names = max(self._free, step.dispatched), min(self._recent, default=0), [step.name]
-        while self._recent and shortest * len(names) < SHORTEST_SAMPLE and self._in_flight:
-            following = self._in_flight.popleft()
+        pace, since, names, ordinal = self._pace, max(self._free, step.dispatched), [step.name], step.ordinal
+        assert ordinal is not None
+        pace.called(ordinal, step.dispatched)
+        while step.done is None and pace.waits_together(len(names)) and self.in_flight:
+            following = self.in_flight.popleft()
             if not isinstance(following, InFlight) or following.ordinal is None:
                 self._held = following
                 break
-            step = following
+            step, ordinal = following, following.ordinal
             names.append(step.name)
-        done = self._wait(step, since, since + shortest * len(names) * 7 // 8, len(names))
-        step.leaf = None
-        if done is not None and step.ordinal is not None:
-            self._recorder.device_done(step.ordinal, done)
-            self._recent.append((done - since) // len(names))
+        finely = not pace.host_tells or pace.is_probe(ordinal)
+        if not finely:
+            self._come_by(step)
+        done = self._wait(step, since, since + pace.shortest * len(names) * 7 // 8, len(names))
+        if done is not None:
+            duration = (done - since) // len(names)
+            self._recorder.device_done(ordinal, done)
+            pace.took(duration)
+            if finely:
+                pace.looked_at(ordinal, step.dispatched, done)
             self._free = done
             if self.functions.several:
                 for name in names:
-                    self.functions.took(name, self._recent[-1])
+                    self.functions.took(name, duration)
                 self.functions.tell()
         self._tell_other_work()
 
@@ -225,7 +231,6 @@ class DeviceWatch:
         """See for how long the device works on what is no step."""
         since = max(self._free, work.dispatched)
         done = self._wait(work, since, since, 1)
-        work.leaf = None
         if done is not None:
             self._others[work.name] = self._others.get(work.name, 0) + done - since
             self._free = done
@@ -257,19 +262,33 @@ class DeviceWatch:
 
     def _wait(self, work: InFlight, since: int, earliest: int, count: int) -> int | None:
         """When it was seen to be done; None if that cannot be known."""
-        clock = self._recorder.now
-        while not (answer := _answers(work.leaf)):
+        clock, leaf = self._recorder.now, work.leaf
+        self._awaited = work
+        while work.done is None and not (answer := _answers(leaf)):
             if answer is None or self._stopping:
-                return work.done
-            now = clock()
-            pause = max(earliest - now, (now - since) // POLLS_PER_STEP, SHORTEST_POLL * count)
-            time.sleep(min(pause, LONGEST_POLL) / 1e9)
-        return work.done or clock()
+                break
+            time.sleep(self._pace.pause(clock(), since, earliest, count))
+        else:
+            work.done = work.done or clock()
+        self._awaited = work.leaf = None
+        return work.done
+
+    def _come_by(self, step: InFlight) -> None:
+        """Wait until a step was seen to be done, or the next was called without that."""
+        self._awaited = step
+        while step.done is None and not self.in_flight and not self._stopping and not _answers(step.leaf):
+            time.sleep(COMING_BY / 1e9)
+
+
+def _in_flight(ordinal: int | None, dispatched: int, leaf: Any, name: str) -> InFlight:
+    work = InFlight()
+    work.ordinal, work.dispatched, work.leaf, work.name, work.done = ordinal, dispatched, leaf, name, None
+    return work
 
 
 def _answers(leaf: Any) -> bool | None:
-    """Whether an array is ready; None if it cannot be asked: it was donated to a later call."""
+    """Whether an array is ready; None if it cannot be asked: it is none, or was donated to a later call."""
     try:
         return None if leaf is None else leaf.is_ready()
-    except RuntimeError:
+    except (RuntimeError, AttributeError):
         return None

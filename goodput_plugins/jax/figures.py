@@ -17,7 +17,7 @@ MOST_FUNCTIONS = 64
 """More than these are no GAN but a function that is made anew again and again."""
 
 
-class _Figures:
+class Figures:
     """Of one function.
 
     Attributes:
@@ -43,18 +43,18 @@ class StepFunctions:
     def __init__(self, recorder: NullRecorder) -> None:
         self.several = False
         self._recorder = recorder
-        self._figures: dict[str, _Figures] = {}
+        self._figures: dict[str, Figures] = {}
         self._told_at = 0
 
-    def called(self, name: str) -> None:
-        """A step function was called."""
+    def of(self, name: str) -> Figures:
+        """Those of the function with that name; beyond :data:`MOST_FUNCTIONS` of nobody."""
         figures = self._figures.get(name)
         if figures is None:
-            if len(self._figures) == MOST_FUNCTIONS:
-                return
-            figures = self._figures[name] = _Figures()
-            self.several = len(self._figures) > 1
-        figures.calls += 1
+            figures = Figures()
+            if len(self._figures) < MOST_FUNCTIONS:
+                self._figures[name] = figures
+                self.several = len(self._figures) > 1
+        return figures
 
     def took(self, name: str, duration: int) -> None:
         """The device has worked on one of its calls for so long, ns."""
@@ -74,7 +74,7 @@ class StepFunctions:
                 calls = figures.calls if all_of_it else max(figures.timed, figures.calls - MOST_IN_FLIGHT)
                 self._tell(name.rpartition("<locals>.")[2], figures, calls)
 
-    def _tell(self, name: str, figures: _Figures, calls: int) -> None:
+    def _tell(self, name: str, figures: Figures, calls: int) -> None:
         """Calls that could not be timed are taken to be like those that could."""
         took = figures.took * calls // figures.timed if figures.timed else 0
         new_calls, new_took = calls - figures.told_calls, max(0, took - figures.told_took)

@@ -106,9 +106,22 @@ class Frame:
         preparing: whether it was told to be preparation.
         depth: how many loops over steps (``lax.scan``) were being traced around it.
         between: it is no step, but was called between two.
+        again: the call before it was of the same function, and took the long way too.
     """
 
-    __slots__ = ("among", "args", "between", "depth", "function", "kwargs", "loop", "ordinal", "preparing", "start")
+    __slots__ = (
+        "again",
+        "among",
+        "args",
+        "between",
+        "depth",
+        "function",
+        "kwargs",
+        "loop",
+        "ordinal",
+        "preparing",
+        "start",
+    )
 
     def __init__(self, loop: Loop, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.among = thread.frames
@@ -120,7 +133,7 @@ class Frame:
         self.start: int | None = None
         self.ordinal: int | None = None
         self.preparing = False
-        self.between = False
+        self.between = self.again = False
 
 
 class _Thread(threading.local):

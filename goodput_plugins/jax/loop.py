@@ -20,12 +20,13 @@ from goodput_plugins.core.guard import Guard
 from goodput_plugins.core.null_recorder import NullRecorder
 from goodput_plugins.core.patching import without_this_frame, wrapper
 from goodput_plugins.jax.candidates import Candidates
-from goodput_plugins.jax.device import DeviceWatch
+from goodput_plugins.jax.device import DeviceWatch, InFlight
 from goodput_plugins.jax.evaluation import Evaluations
 from goodput_plugins.jax.figures import StepFunctions
 from goodput_plugins.jax.functions import Frame, Function, thread
 from goodput_plugins.jax.scans import steps_taken
 from goodput_plugins.jax.sequence import Sequence
+from goodput_plugins.jax.steady import Steady, can_tell_traces
 
 
 class Annotation:
@@ -50,20 +51,25 @@ class Loop:
     Attributes:
         sequence: the steps, with their numbers.
         annotations: the open ``StepTraceAnnotation`` of each thread.
+        device: what sees when steps are done; None: nothing does.
+        functions: how often each step function was called.
+        steady: the function whose calls may take the short way.
     """
 
     def __init__(self, recorder: NullRecorder, device: DeviceWatch | None) -> None:
         self.recorder = recorder
         self.sequence = Sequence(recorder)
         self.annotations = _Annotations()
-        self._device = device
-        self._functions = StepFunctions(recorder) if device is None else device.functions
+        self.device = device
+        self.functions = StepFunctions(recorder) if device is None else device.functions
+        self.steady: Steady | None = None
         self._evaluations = Evaluations(recorder, device)
         self._candidates = Candidates(self.sequence)
         self._open = True
         self._annotated = False
         self._sees_optimizer = False
         self._sees_steps = False
+        self._last: Function | None = None
 
     @wrapper
     def call(
@@ -81,14 +87,16 @@ class Loop:
         except BaseException as error:
             if frame is not None:
                 frame.among.pop()
-                guard(self._failed, frame)
+                guard(self.failed, frame)
             without_this_frame(error)
             raise
         if frame is not None:
             frame.among.pop()
             if (frame.start is not None or frame.preparing) and guard.on:
                 try:
-                    self._ends(frame, result)
+                    self.ends(frame, result)
+                    if frame.again and self._goes_on(frame):
+                        self.steady = Steady(self, frame, guard)
                 except Exception as error:
                     guard.failed(error)
         return result
@@ -113,6 +121,7 @@ class Loop:
     def annotation_begins(self, number: int | None, *, is_step: bool) -> None:
         """A ``StepTraceAnnotation`` opens; ``is_step``: it may be told as a step by itself."""
         self._annotated = True
+        self.steady = None
         self.annotations.open.append(Annotation(number, self.recorder.now()) if is_step else None)
 
     def annotation_ends(self) -> None:
@@ -128,10 +137,11 @@ class Loop:
         """Tell what is still held back, stop the device thread and observe nothing more."""
         self._candidates.tell_all()
         self._open = False
+        self.steady = None
         self._evaluations.over()
-        if self._device is not None:
-            self._device.close()
-        self._functions.tell(all_of_it=True)
+        if self.device is not None:
+            self.device.close()
+        self.functions.tell(all_of_it=True)
 
     def _begins(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
         frame = Frame(self, function, args, kwargs)
@@ -150,6 +160,10 @@ class Loop:
         if frame.among:
             learn(function)
             return
+        if self._last is function:
+            frame.again = self.steady is None
+        elif function.optimizes or frame.among is self.sequence.frames:
+            self.steady, self._last = None, function
         if function.initializes and not function.optimizes:
             frame.preparing = True
             self.recorder.begin(Activity.PREPARATION, name=function.name)
@@ -165,15 +179,27 @@ class Loop:
         elif frame.among is self.sequence.frames and function.jitted and not frame.preparing:
             self._between(frame)
 
-    def _ends(self, frame: Frame, result: Any) -> None:
+    def ends(self, frame: Frame, result: Any) -> InFlight | None:
+        """A call is over. Returns its work on the device if it was a step, and that goes on."""
         if frame.ordinal is None or frame.preparing:
             self._other_ends(frame, result)
         ordinal, function = frame.ordinal, frame.function
-        if ordinal is not None:
-            if function.calls_per_step != function.counted_by:
-                self.sequence.over(frame)
-            if self._device is not None:
-                self._device.watch(frame, ordinal, result)
+        if ordinal is None:
+            return None
+        if function.calls_per_step != function.counted_by:
+            self.sequence.over(frame)
+        return None if self.device is None else self.device.watch(frame, ordinal, result)
+
+    def _goes_on(self, frame: Frame) -> bool:
+        """Whether the next call of a function that was called twice in a row is the next step for certain."""
+        return (
+            frame.ordinal is not None
+            and frame.function.optimizes
+            and not (self._annotated or frame.preparing or self.functions.several)
+            and (self.device is None or frame.function.output.learnt)
+            and can_tell_traces
+            and self.sequence.goes_on(frame)
+        )
 
     def _other_ends(self, frame: Frame, result: Any) -> None:
         """A call that is not known to be a step is over: it was one, or preparation, or came between two."""
@@ -192,7 +218,8 @@ class Loop:
         annotated = bool(self.annotations.open)
         return not self._sees_optimizer and self._candidates.consider(frame, result, in_annotation=annotated)
 
-    def _failed(self, frame: Frame) -> None:
+    def failed(self, frame: Frame) -> None:
+        """A call has raised."""
         if frame.preparing:
             self.recorder.finish(Activity.PREPARATION, name=frame.function.name)
         elif frame.ordinal is not None:
@@ -216,7 +243,7 @@ class Loop:
         if self._evaluations.open is not None:
             self._evaluations.over()
         self._sees_steps = True
-        self._functions.called(frame.function.name)
+        self.functions.of(frame.function.name).calls += 1
         annotation = self._annotation() if self._annotated else None
         if annotation is None:
             self.sequence.step(frame)
@@ -243,6 +270,7 @@ class Loop:
 def learn(what: Function) -> None:
     """A function like ``what`` runs inside the calls open on this thread: they do what it does."""
     frames = thread.frames
+    frames[0].loop.steady = None
     for frame in frames:
         function = frame.function
         if function.jitted:

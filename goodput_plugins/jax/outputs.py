@@ -24,24 +24,32 @@ Walk = tuple[tuple[Callable[[Any, Any], Any], Any], ...]
 
 
 class SmallOutput:
-    """Finds, in each result of one function, the array to watch."""
+    """Finds, in each result of one function, the array to watch.
+
+    Attributes:
+        walk: the way to it, as far as it is known.
+    """
 
     def __init__(self) -> None:
         self._calls = 0
-        self._walk: Walk | None = None
+        self.walk: Walk | None = None
         self._carried: set[Walk] = set()
         self._seen: list[tuple[Walk, weakref.ref[Any]]] = []
+
+    @property
+    def learnt(self) -> bool:
+        """Whether the way will not change as long as results are of one structure."""
+        return self._calls >= LEARNING_CALLS
 
     def pick(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any | None:
         """The array to watch in ``result``; None if there is none."""
         if self._calls < LEARNING_CALLS:
             self._calls += 1
             self._learn(args, kwargs, result)
-        if self._walk is None:
+        if self.walk is None:
             return None
         try:
-            for get, key in self._walk:
-                result = get(result, key)
+            result = follow(self.walk, result)
         except (LookupError, AttributeError, TypeError):  # a result of another structure: learn anew
             self._calls = 0
             return None
@@ -52,8 +60,15 @@ class SmallOutput:
         self._carried |= {walk for walk, seen in self._seen if (leaf := seen()) is not None and id(leaf) in inputs}
         small = _smallest_arrays(result, but=inputs)
         kept = [walk for walk, _ in small if walk not in self._carried] or [walk for walk, _ in small]
-        self._walk = kept[0] if kept else None
+        self.walk = kept[0] if kept else None
         self._seen = [] if self._calls == LEARNING_CALLS else [(walk, weakref.ref(leaf)) for walk, leaf in small]
+
+
+def follow(walk: Walk, node: Any) -> Any:
+    """What lies at the end of the way; raises LookupError, AttributeError or TypeError where it is not there."""
+    for get, key in walk:
+        node = get(node, key)
+    return node
 
 
 def _smallest_arrays(result: Any, *, but: set[int]) -> list[tuple[Walk, Any]]:

@@ -32,6 +32,7 @@ class Sequence:
         sources: further ways to find a step number among a call's inputs.
         started: whether a step was told.
         frames: the calls open on the thread that took the last step.
+        number: of the last step, ``ordinal`` its place in this attempt; ``next`` the number of the one to come.
     """
 
     def __init__(self, recorder: NullRecorder) -> None:
@@ -39,9 +40,9 @@ class Sequence:
         self.started = False
         self.frames: list[Frame] | None = None
         self._recorder = recorder
-        self._next: int | None = None
-        self._number: int | None = None
-        self._ordinal = 0
+        self.next: int | None = None
+        self.number: int | None = None
+        self.ordinal = 0
         self._tries = TRIES
         self._leader: Function | None = None
         self._partners: set[Function] = set()
@@ -69,29 +70,39 @@ class Sequence:
                 self._partners.update(self._guests)
                 self._guests.clear()
             if function.call_is_step and self.started:  # what ``tell`` does, without a call more for each step
-                number = self._number = self._next
-                self._next = None if number is None else number + 1
-                self._ordinal = self._recorder.step(number, at=frame.start)
+                number = self.number = self.next
+                self.next = None if number is None else number + 1
+                self.ordinal = self._recorder.step(number, at=frame.start)
             elif count := self._begun(frame):
                 self.tell(frame.start, None, count)
         elif leader not in self._partners:
             self._meets_guest(leader, frame.start)
-        frame.ordinal = self._ordinal
+        frame.ordinal = self.ordinal
         self.frames = frame.among
+
+    def goes_on(self, frame: Frame) -> bool:
+        """Whether the next call of this step's function is one step, and the next, if nothing else is called."""
+        function = frame.function
+        return (
+            frame.among is self.frames
+            and function.call_is_step
+            and function.leader is self._leader
+            and not self._guests
+        )
 
     def numbered(self, frame: Frame, number: int) -> None:
         """A step function is called, and the loop says itself which step it takes."""
         assert frame.start is not None
         self.tell(frame.start, number)
-        frame.ordinal = self._ordinal
+        frame.ordinal = self.ordinal
         self.frames = frame.among
 
     def tell(self, start: int, number: int | None, count: int = 1) -> None:
         """A step, or ``count`` of them in one call, began then; where ``number`` is None it is the next."""
-        number = self._number = self._next if number is None else number
-        self._next = None if number is None else number + count
+        number = self.number = self.next if number is None else number
+        self.next = None if number is None else number + count
         self.started = True
-        self._ordinal = self._recorder.step(number, at=start)
+        self.ordinal = self._recorder.step(number, at=start)
 
     def late(self, function: Function, start: int) -> None:
         """A call that was over before it was known to be a step."""
@@ -102,8 +113,8 @@ class Sequence:
     def failed(self, frame: Frame) -> None:
         """A step's call has raised: whoever goes on takes that step again."""
         function = frame.function
-        if function.call_is_step and function.leader is self._leader and frame.ordinal == self._ordinal:
-            self._next = self._number
+        if function.call_is_step and function.leader is self._leader and frame.ordinal == self.ordinal:
+            self.next = self.number
 
     def begin_anew(self) -> None:
         """An optimizer was seen: what led so far was taken for a step function by mistake, or goes on apart."""
@@ -121,7 +132,7 @@ class Sequence:
             if number is not None:
                 if number != told:
                     self._recorder.number(number)
-                self._next = number + 1
+                self.next = number + 1
 
     def recount(self, frame: Frame) -> None:
         """A step's call is being traced, with inputs of new shapes: it may take more steps than were told, or fewer."""
@@ -133,7 +144,7 @@ class Sequence:
                 function, before, function.micro_steps
             )
             function.micro_steps, function.taken = before + taken, taken
-            self._next = None if self._next is None else self._next + more
+            self.next = None if self.next is None else self.next + more
 
     def _place(self, frame: Frame) -> Function:
         """The first call of a step function: whose steps does it take?"""
@@ -142,7 +153,7 @@ class Sequence:
         leader, counter = self._leader, function.counter
         if leader is None:
             return self._lead(function)
-        goes_on = counter is not None and self._next is not None and counter.value == self._next
+        goes_on = counter is not None and self.next is not None and counter.value == self.next
         function.leader = leader if goes_on else function
         return function.leader
 
@@ -150,8 +161,8 @@ class Sequence:
         """The sequence's steps are this function's."""
         self._leader = function.leader = function
         self._adopt(function)
-        if self._next is None:
-            self._next = self._number_of(function, function.calls_per_step)
+        if self.next is None:
+            self.next = self._number_of(function, function.calls_per_step)
         return function
 
     def _meets_guest(self, guest: Function, start: int) -> None:

@@ -51,8 +51,11 @@ class GoodputCallback:
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """A batch has been fetched; it may begin a step."""
         watch = getattr(trainer, "_goodput_watch", None)
-        if watch is not None:
-            watch.guard(watch.batch_begins, trainer)
+        if watch is not None and watch.guard.on:
+            try:  # what calling the guard does, without a call more for each batch
+                watch.batch_begins(trainer)
+            except Exception as error:
+                watch.guard.failed(error)
 
     @wrapper
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:

@@ -41,6 +41,7 @@ class Watch:
         self._running = 0
         self._strategies: set[type] = set()
         self._told: int | None = None
+        self._progress: Any = None
         self._offset = 0
         self._next = 0
         self._restored = False
@@ -113,11 +114,11 @@ class Watch:
 
     def batch_begins(self, trainer: Any) -> None:
         """A batch begins: the first of a step if an optimizer has stepped since the last that was."""
-        done = trainer.global_step
+        if self._told is None:
+            self._first_batch(trainer)
+        done = self._progress.completed if self._progress is not None else trainer.global_step
         if done == self._told:
             return
-        if self._told is None:
-            self._first_batch(done)
         self._told = done
         self._next = done + self._offset + 1
         ordinal = self._recorder.step(done + self._offset)
@@ -129,10 +130,12 @@ class Watch:
         if self.device is not None and trainer.global_step != self._told:
             self.device.step_queued()
 
-    def _first_batch(self, done: int) -> None:
+    def _first_batch(self, trainer: Any) -> None:
+        done = trainer.global_step
         self._recorder.finish(Activity.PREPARATION, name=FIT)
         if self._ended and not self._restored:
             self._offset = self._next - done
+        self._progress = _progress(trainer)
 
     def _watch_device(self, where: Any) -> None:
         import torch
@@ -144,10 +147,7 @@ class Watch:
 
     def wait_begins(self, fetcher: Any) -> bool:
         """A data fetcher is asked for a batch, or starts its loaders."""
-        if self._running == 0 or self._recorder.inside(Activity.DATA):
-            return False
-        self._recorder.begin(Activity.DATA, name="Trainer")
-        return True
+        return self._running > 0 and self._recorder.wait(name="Trainer")
 
     def wait_ended(self, begun: bool | None, result: Any, error: BaseException | None) -> None:
         if begun:
@@ -214,6 +214,19 @@ class Watch:
         for activity in (Activity.CUSTOM, Activity.RESTORE, Activity.PREPARATION):
             self._recorder.finish(activity)
         tell_ending(self._recorder, error)
+
+
+def _progress(trainer: Any) -> Any:
+    """Where a trainer keeps its ``global_step``, which takes it nine calls to tell; None where that is unknown."""
+    epochs = trainer.fit_loop.epoch_loop
+    try:
+        if trainer.lightning_module.automatic_optimization:
+            kept = epochs.automatic_optimization.optim_progress.optimizer.step.total
+        else:
+            kept = epochs.manual_optimization.optim_step_progress.total
+        return kept if kept.completed == trainer.global_step else None
+    except AttributeError:
+        return None
 
 
 def _is_fit(trainer: Any) -> bool:

@@ -1,0 +1,172 @@
+"""The short way of a call that is known to be the next step of a loop that goes on as before.
+
+Between two steps a processor waits, and what a hook touches has to come from memory again: what takes 7 us in a
+tight loop takes 50 us there. So once a function has taken two steps in a row by the long way
+(:mod:`~goodput_plugins.jax.loop`), its calls take this one, which touches little. Any other call that the
+loop observes, an annotation or a new trace ends that: :attr:`Loop.steady` is None again.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from jax._src import core
+
+from goodput_plugins.core.clock import parts
+from goodput_plugins.jax.device import InFlight
+from goodput_plugins.jax.figures import MOST_IN_FLIGHT
+from goodput_plugins.jax.functions import Frame
+from goodput_plugins.jax.outputs import Walk, follow
+
+if TYPE_CHECKING:
+    from goodput_plugins.core.guard import Guard
+    from goodput_plugins.jax.loop import Loop
+
+_trace: Any = getattr(core, "trace_state_strong_ref", None)
+_RUNS = getattr(core, "eval_trace", None)
+can_tell_traces = _RUNS is not None and hasattr(_trace, "value")
+"""Whether this JAX tells quickly if a call is only traced."""
+
+
+class _Seldom:
+    """Whether to ask now: always as long as the answer is yes, down to once in 16 times as long as it is no."""
+
+    __slots__ = ("_pause", "left")
+
+    MOST = 15
+
+    def __init__(self) -> None:
+        self._pause = self.left = 0
+
+    def answer(self, *, yes: bool) -> None:
+        self._pause = self.left = 0 if yes else min(2 * self._pause + 1, self.MOST)
+
+
+class Steady:
+    """A step function whose next call is the next step.
+
+    Attributes:
+        function: it.
+    """
+
+    __slots__ = (
+        "_anchor",
+        "_at_end",
+        "_at_next",
+        "_figures",
+        "_frame",
+        "_frames",
+        "_guard",
+        "_in_flight",
+        "_last",
+        "_loop",
+        "_pick",
+        "_read",
+        "_recorder",
+        "_sequence",
+        "_thread",
+        "function",
+    )
+
+    def __init__(self, loop: Loop, frame: Frame, guard: Guard) -> None:
+        self.function = function = frame.function
+        self._loop = loop
+        self._guard = guard
+        self._recorder = loop.recorder
+        self._sequence = loop.sequence
+        self._figures = loop.functions.of(function.name)
+        self._frames = frame.among
+        self._thread = get_ident()
+        self._frame: Any = Frame(loop, function, (), {})
+        self._in_flight = loop.device.in_flight if loop.device is not None else None
+        self._pick = _picker(function.output.walk)
+        self._last: InFlight | None = None
+        self._anchor, self._read = parts(loop.recorder.now)
+        self._at_end, self._at_next = _Seldom(), _Seldom()
+
+    def begins(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """The function is called: tell the step. False: nothing was told, the call takes the long way."""
+        frames = self._frames
+        if frames or get_ident() != self._thread or _trace.value is not _RUNS or not self._guard.on:
+            return False
+        try:
+            recorder, sequence, frame = self._recorder, self._sequence, self._frame
+            number = sequence.next
+            frame.start = start = self._anchor + self._read()
+            run = recorder.run
+            if run is not None and not recorder.by_hand and run.step(start, number):  # as the recorder does it
+                ordinal = recorder.steps
+                recorder.steps = ordinal + 1
+            else:
+                ordinal = recorder.step(number, at=start)
+            frame.ordinal = sequence.ordinal = ordinal
+            sequence.number = number
+            if number is not None:
+                sequence.next = number + 1
+            self._figures.calls += 1
+            frame.args = args
+            frame.kwargs = kwargs
+            frames.append(frame)
+            if self._last is not None and self._last.done is None:
+                self._look_at_last(self._last, start)
+        except Exception as error:
+            self._guard.failed(error)
+            return False
+        return True
+
+    def ends(self, result: Any) -> None:
+        """The call that began has returned."""
+        frame = self._frame
+        self._frames.pop()
+        try:
+            if self._at_end.left and self._loop.steady is self and self._in_flight is not None:
+                self._at_end.left -= 1
+                if len(self._in_flight) < MOST_IN_FLIGHT:
+                    step = InFlight()
+                    step.leaf = self._pick(result)
+                    step.ordinal = frame.ordinal
+                    step.dispatched = frame.start
+                    step.name = self.function.name
+                    step.done = None
+                    self._in_flight.append(step)
+                    self._last = None if self._at_next.left else step
+                    self._at_next.left -= bool(self._at_next.left)
+            else:
+                self._ends(frame, result)
+        except (LookupError, AttributeError, TypeError):  # a result of another structure
+            self._guard(self._ends, frame, result)
+        except Exception as error:
+            self._guard.failed(error)
+        frame.args = frame.kwargs = None
+
+    def failed(self) -> None:
+        """The call that began has raised."""
+        self._frames.pop()
+        self._guard(self._loop.failed, self._frame)
+        self._frame.args = self._frame.kwargs = None
+
+    def _ends(self, frame: Frame, result: Any) -> None:
+        """See whether the work is done already; if not, the next calls need not look."""
+        self._last = self._loop.ends(frame, result)
+        self._at_end.answer(yes=self._last is None)
+
+    def _look_at_last(self, last: InFlight, now: int) -> None:
+        """Note that the last step is done by now, if it is."""
+        try:
+            ready = last.leaf is not None and last.leaf.is_ready()
+        except (RuntimeError, AttributeError):  # it was donated, or the thread was faster
+            return
+        if ready:
+            last.done = last.done or now
+        self._at_next.answer(yes=ready)
+
+
+def _picker(walk: Walk | None) -> Callable[[Any], Any]:
+    """What goes that way from a result to the output to ask."""
+    if walk is not None and len(walk) == 1 and walk[0][0] is operator.getitem:
+        return operator.itemgetter(walk[0][1])
+    return functools.partial(follow, walk or ())

@@ -1,0 +1,176 @@
+"""A loop that goes on as before takes the short way, and what it counts stays what the long way counts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+from observing import Observation, observed
+
+from goodput_plugins.core.events import Kind
+from goodput_plugins.core.patching import Hooks
+from goodput_plugins.jax.install import install_jax, install_optax
+from goodput_plugins.jax.loop import Loop
+from goodput_plugins.jax.pace import STEPS_PER_PROBE, Pace
+from goodput_plugins.jax.sharing import loop_of
+
+MS = 1_000_000
+
+
+@pytest.fixture
+def seen() -> Iterator[Observation]:
+    with observed((jax, install_jax), (optax, install_optax)) as observation:
+        yield observation
+
+
+def the_loop(hooks: Hooks) -> Loop:
+    return loop_of(hooks)
+
+
+def step_function() -> Any:
+    def step(params: Any, x: Any) -> Any:
+        return optax.apply_updates(params, jax.tree.map(lambda p: 1e-6 * p, params)), (x * params["w"].sum()).sum()
+
+    return jax.jit(step)
+
+
+def test_a_loop_becomes_steady_and_counts_on(seen: Observation) -> None:
+    step, params, x = step_function(), {"w": jnp.ones(3)}, jnp.ones(4)
+    loop, ways = the_loop(seen.hooks), []
+    for _ in range(12):
+        params, _ = step(params, x)
+        ways.append(loop.steady is not None)
+    assert not ways[0] and all(ways[4:])
+    assert seen.hooks.recorder.steps == 12
+    assert len(seen.of(Kind.STEP)) == 12
+
+
+def test_another_function_between_steps_ends_it(seen: Observation) -> None:
+    step, params, x = step_function(), {"w": jnp.ones(3)}, jnp.ones(4)
+    loop, between = the_loop(seen.hooks), jax.jit(lambda x: x * 2)
+    for _ in range(6):
+        params, _ = step(params, x)
+    assert loop.steady is not None
+    between(x)
+    assert loop.steady is None
+    for _ in range(6):
+        params, _ = step(params, x)
+    assert loop.steady is not None
+    assert seen.hooks.recorder.steps == 12
+
+
+def test_a_new_trace_an_annotation_and_an_error_are_seen(seen: Observation) -> None:
+    step, params, x = step_function(), {"w": jnp.ones(3)}, jnp.ones(4)
+    loop = the_loop(seen.hooks)
+
+    def steadily(count: int) -> None:
+        nonlocal params
+        for _ in range(count):
+            params, _ = step(params, x)
+        assert loop.steady is not None
+
+    steadily(6)
+    params, _ = step(params, jnp.ones(5))  # traced anew
+    steadily(4)
+    with pytest.raises(TypeError):
+        step(params, "no array")
+    steadily(4)
+    jax.make_jaxpr(step)(params, x)  # only traced
+    jax.vmap(step, in_axes=(None, 0))(params, jnp.ones((2, 4)))
+    steadily(4)
+    assert seen.hooks.recorder.steps == 20  # with the call that failed, whose step is taken again
+    with jax.profiler.StepTraceAnnotation("train", step_num=100):
+        step(params, x)
+    assert loop.steady is None
+    assert seen.steps[-1] == 100
+
+
+def test_a_step_on_another_thread_takes_the_long_way(seen: Observation) -> None:
+    step, params, x = step_function(), {"w": jnp.ones(3)}, jnp.ones(4)
+    for _ in range(6):
+        params, _ = step(params, x)
+    thread = threading.Thread(target=step, args=(params, x))
+    thread.start()
+    thread.join()
+    for _ in range(6):
+        params, _ = step(params, x)
+    assert seen.hooks.recorder.steps == 13
+
+
+def test_arguments_and_results_are_not_kept(seen: Observation) -> None:
+    import gc
+    import weakref
+
+    class Batch:
+        pass
+
+    step, params, x = step_function(), {"w": jnp.ones(3)}, jnp.ones(4)
+    for _ in range(40):
+        params, _ = step(params, x)
+    loop = the_loop(seen.hooks)
+    assert loop.steady is not None
+    batch = jnp.ones(4)
+    kept = weakref.ref(batch)
+    params, loss = step(params, batch)
+    jax.block_until_ready(loss)
+    del batch
+    gc.collect()
+    assert kept() is None
+
+
+def test_idle_time_between_short_steps_is_seen_although_the_thread_comes_by_seldom(seen: Observation) -> None:
+    """The host waits for each step, then sleeps: the gap is no part of the step."""
+
+    def work(params: Any, x: Any) -> Any:
+        y = x
+        for _ in range(30):
+            y = jnp.tanh(y @ x)
+        return optax.apply_updates(params, jax.tree.map(lambda p: 1e-6 * p, params)), y.sum()
+
+    step, params, x = jax.jit(work), {"w": jnp.ones(3)}, jnp.ones((128, 128)) / 128
+    busy: list[float] = []
+    now = time.perf_counter
+    for _ in range(150):
+        begun = now()
+        params, loss = step(params, x)
+        loss.block_until_ready()
+        busy.append(now() - begun)
+        time.sleep(0.02)
+    seen.hooks.uninstall()
+    starts = [event.time for event in seen.of(Kind.STEP)]
+    done = {event.step: event.time for event in seen.of(Kind.DEVICE)}
+    known = [i for i in range(20, 149) if i in done]
+    assert len(known) > 100
+    seen_busy = sum(min(done[i], starts[i + 1]) - starts[i] for i in known) / 1e9
+    assert seen_busy == pytest.approx(sum(busy[i] for i in known), abs=0.008 * len(known))
+
+
+def test_the_pace_trusts_the_host_only_while_it_does_nothing_between_steps() -> None:
+    pace, now = Pace(), 0
+    for ordinal in range(64):
+        pace.called(ordinal, now)
+        pace.took(MS)
+        pace.looked_at(ordinal, now, now + MS)
+        now += MS + MS // 200
+    assert pace.host_tells
+    probes = [ordinal for ordinal in range(4096) if pace.is_probe(ordinal)]
+    assert len(probes) == pytest.approx(4096 / STEPS_PER_PROBE, rel=0.1)
+    pace.looked_at(64, now, now + MS)
+    pace.called(65, now + 2 * MS)
+    assert not pace.host_tells
+
+
+def test_long_steps_are_looked_at_each() -> None:
+    pace, now = Pace(), 0
+    for ordinal in range(64):
+        pace.called(ordinal, now)
+        pace.took(100 * MS)
+        pace.looked_at(ordinal, now, now + 100 * MS)
+        now += 100 * MS
+    assert not pace.host_tells
