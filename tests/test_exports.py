@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import tracemalloc
@@ -170,6 +171,16 @@ def test_what_holds_no_entries_is_said_so(text: str, parser: str, tmp_path: Path
     path.write_text(text)
     with pytest.raises(UnusableData, match=r"nothing\.json: "):
         read(path)
+
+
+def test_an_export_may_be_packed_with_gzip(parser: str, tmp_path: Path) -> None:
+    whole, packed = tmp_path / "entries.json", tmp_path / "entries.json.gz"
+    whole.write_text(FORMS["list"](CASE))
+    packed.write_bytes(gzip.compress(whole.read_bytes()))
+    assert [report_on(log) for log in read(packed)] == [EXPECTED]
+    packed.write_bytes(packed.read_bytes()[:-50])
+    with pytest.raises(UnusableData, match="damaged or cut off"):
+        read(packed)
 
 
 def test_an_export_is_never_held_in_whole() -> None:

@@ -123,8 +123,10 @@ class Teller:
             self._write({"job_name": self._job_name, **named, key: at / 1e9})
         except Exception as error:  # whatever the script's logger raises
             self._write = None
-            text = "the cloud_logger that the script handed in failed and gets nothing more; the journal does."
-            say(text, error=error)
+            say(
+                "the cloud_logger that the script handed in failed and gets nothing more; the journal does.",
+                error=error,
+            )
 
 
 class _Begun:

@@ -49,7 +49,9 @@ def read_export(file: BufferedReader[Any], source: str) -> list[RunLog]:
         jobs.add_columns(piece.columns)
         jobs.skip(piece.broken, "no JSON")
     if jobs.empty:
-        raise UnusableData(f"{source}: is neither a journal nor log entries as `gcloud logging read` prints them.")
+        raise UnusableData(
+            f"{source}: is neither a journal nor log entries as `gcloud logging read --format=json` prints them."
+        )
     return jobs.logs()
 
 

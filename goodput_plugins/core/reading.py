@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import glob
 import json
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from io import BufferedReader
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from goodput_plugins.core.attribution import Each
 from goodput_plugins.core.errors import UnusableData
@@ -26,13 +28,15 @@ __all__ = ["read", "read_journal"]
 LONGEST_HEADER = 1 << 20
 """A journal's first line is not longer, bytes; all that a run may be called fits."""
 
+GZIP = b"\x1f\x8b"
+"""What a file begins with that gzip packed."""
 
 Part = tuple[dict[str, Run], list[UnusableData]]
 """The runs that some files hold, by name, and what is wrong with other files."""
 
 
 def read(path: Path, each: Each = map) -> list[RunLog]:
-    """The runs in a run directory, a journal, or a file of exported entries.
+    """The runs in a run directory, a journal, or a file of exported entries, which gzip may have packed.
 
     Args:
         path: where they are.
@@ -44,14 +48,17 @@ def read(path: Path, each: Each = map) -> list[RunLog]:
     if path.is_dir():
         return _read_directory(path, each)
     try:
-        with BufferedReader(path.open("rb", 0), LONGEST_HEADER) as file:
+        with BufferedReader(path.open("rb", 0), LONGEST_HEADER) as opened:
+            file = _unpacked(opened)
             is_export = first_line(file.peek()) is None
             logs = read_export(file, str(path)) if is_export else None
             data = b"" if is_export else file.read()
     except FileNotFoundError:
         raise UnusableData(f"{path}: there is no such file or directory.") from None
+    except (EOFError, zlib.error):
+        raise UnusableData(f"{path}: is packed with gzip, and damaged or cut off.") from None
     except OSError as error:
-        raise UnusableData(f"{path}: cannot be read ({error.strerror}).") from None
+        raise UnusableData(f"{path}: cannot be read ({error.strerror or error}).") from None
     if logs is None:
         journal = read_journal(path, data)
         segments = _segments_of(path)
@@ -59,6 +66,15 @@ def read(path: Path, each: Each = map) -> list[RunLog]:
     if not logs:
         raise UnusableData(f"{path}: holds no goodput events, neither ours nor of ml-goodput-measurement.")
     return logs
+
+
+def _unpacked(file: BufferedReader[Any]) -> BufferedReader[Any]:
+    """The file, or what is packed in it."""
+    if not file.peek().startswith(GZIP):
+        return file
+    from gzip import GzipFile
+
+    return BufferedReader(GzipFile(fileobj=file), LONGEST_HEADER)
 
 
 def _read_directory(path: Path, each: Each) -> list[RunLog]:
