@@ -115,10 +115,11 @@ def write(path: Path, steps: int, hosts: int) -> None:
 
 
 class Polls(NamedTuple):
-    """Milliseconds of polls of a live report, and how many steps it still looks at."""
+    """Milliseconds of polls of a live report (of the processor: their median), and how many steps it still looks at."""
 
     median: float
     nearly_all: float
+    cpu: float
     kept: int
 
 
@@ -126,16 +127,17 @@ def polled(steps: int) -> Polls:
     """Polls, each with 10 new events, after so many steps."""
     told = ({"job_name": "big", **payload} for _, payload in payloads(steps + 1_000))
     source = Entries("big", lambda: islice(told, 3 * steps))
-    live, took = Live(source), []
+    live, took, cpu = Live(source), [], []
     live.report()
     while new := list(islice(told, 10)):
         source.add(new)
-        began = time.perf_counter()
+        began, worked = time.perf_counter(), time.process_time()
         live.report()
         took.append((time.perf_counter() - began) * 1e3)
+        cpu.append((time.process_time() - worked) * 1e3)
     took.sort()
     kept = sum(len(life.steps.times) for life in source.log().lives)
-    return Polls(took[len(took) // 2], took[len(took) * 99 // 100], kept)
+    return Polls(took[len(took) // 2], took[len(took) * 99 // 100], sorted(cpu)[len(cpu) // 2], kept)
 
 
 class Measured(NamedTuple):
@@ -189,6 +191,7 @@ def main() -> None:
         show("  peak memory", told.report.memory, "MB", max(MEGABYTES, MEGABYTES * share))
         show("poll with 10 new events, median", polls.median, "ms", POLL_MS)
         show("  99 %", polls.nearly_all, "ms")
+        show("  processor time, median", polls.cpu, "ms")
         show("  steps that are still looked at", polls.kept, "")
         if library is not None:
             show("Google's library, one answer", library, "s")

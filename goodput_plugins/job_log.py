@@ -81,9 +81,9 @@ class JobLog:
 
             return mirror(url, environ.RUN_NAME.read() or self._job_name)
         below = rundir.root()
-        for name in (environ.RUN_NAME.read(), self._job_name):
+        for name in filter(None, (environ.RUN_NAME.read(), self._job_name)):
             folder = rundir.run_dir(name, below)
-            if name and rundir.journals(folder):
+            if rundir.journals(folder):
                 return folder
         if google_cloud_is_at_hand(os.environ) and not missing(["cloud-logging"]):
             from goodput_plugins.exporters.fetch import fetch
@@ -100,8 +100,13 @@ class JobLog:
 def _entries(logger: Any, job_name: str, retention: timedelta | None) -> Iterator[Entry]:
     """The entries of a job that a logger holds."""
     if hasattr(logger, "read_cloud_logging_entries"):
-        yield from map(entry_of, logger.read_cloud_logging_entries())
+        yield from map(entry_of, logger.read_cloud_logging_entries() or ())
         return
+    if not hasattr(logger, "list_entries"):
+        raise TypeError(
+            f"cloud_logger is a {type(logger).__name__}; it takes a google.cloud.logging Logger, or an object with "
+            "read_cloud_logging_entries()"
+        )
     since = datetime.fromtimestamp(0, UTC) if retention is None else datetime.now(UTC) - retention
     # Without a timestamp in the filter the client asks for the last day only.
     wanted = f'jsonPayload.job_name={json.dumps(job_name)} AND severity=INFO AND timestamp>="{since.isoformat()}"'

@@ -20,7 +20,7 @@ until the uploader is stopped, or the job has ended. ``docs/metrics.md`` says wh
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -150,11 +150,13 @@ class GoodputMonitor:
         Raises:
             ValueError: there is none, or one is no number of seconds above 0.
         """
-        if not rolling_windows_seconds:
-            raise ValueError("rolling_windows_seconds is empty; it takes lengths in seconds, such as [3600, 86400]")
-        for length in rolling_windows_seconds:
+        lengths = list(rolling_windows_seconds) if isinstance(rolling_windows_seconds, Iterable) else []
+        if not lengths:
+            given = f"rolling_windows_seconds is {rolling_windows_seconds!r}"
+            raise ValueError(f"{given}; it takes lengths in seconds, such as [3600, 86400]")
+        for length in lengths:
             check_seconds(rolling_windows_seconds=length)
-        self._start("windows", rolling_windows_seconds)
+        self._start("windows", lengths)
 
     def stop_rolling_window_goodput_uploader(self, skip_final_flush: bool | None = None) -> None:
         """Upload a last time and stop."""

@@ -94,6 +94,11 @@ def test_the_client_of_cloud_logging_can_be_handed_in() -> None:
     assert f'timestamp>="{datetime.now(UTC) - timedelta(days=30):%Y-%m-%dT}' in logger.asked[1]
 
 
+def test_what_is_no_logger_is_said_so() -> None:
+    with pytest.raises(TypeError, match="cloud_logger is a object"):
+        calculator(object()).get_job_goodput()
+
+
 def test_a_job_that_is_nowhere_is_said_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GOODPUT_DIR", str(tmp_path))
     with pytest.raises(UnusableData, match=r"no run 'rollback' below .*GOODPUT_DIR"):
@@ -235,7 +240,7 @@ def test_a_monitor_refuses_an_interval_that_is_none(interval: Any) -> None:
         monitoring.GoodputMonitor("job", "log", "tb", interval)
 
 
-@pytest.mark.parametrize("windows", [[], [0], [3600, -5], ["day"]])
+@pytest.mark.parametrize("windows", [[], [0], [3600, -5], ["day"], None, 3600])
 def test_a_monitor_refuses_windows_that_are_none(windows: list[Any]) -> None:
     monitor = monitoring.GoodputMonitor("job", "log", "tb", 30)
     with pytest.raises(ValueError, match="rolling_windows_seconds"):

@@ -125,8 +125,8 @@ def deviation(step_times: Sequence[int], ideal: int | None) -> int | None:
     """
     if ideal is None or not step_times:
         return None
-    off = [abs(t - ideal) for t in step_times[-1_100:]]
+    off = [t - ideal if t > ideal else ideal - t for t in step_times[-1_100:]]
     if len(off) < 100:
         return round(sum(off) / len(off))
     recent = sorted(off[-100:])[89]
-    return recent if len(off) < 1_100 else round(recent - median(off[:1_000]))
+    return recent if len(off) < 1_100 else round(recent - _middle(sorted(off[:1_000])))
