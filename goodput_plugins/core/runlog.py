@@ -120,9 +120,13 @@ class Steps:
         self.ordinals.fromlist(list(chain.from_iterable(ordinals)))
         self.numbers.fromlist(list(chain.from_iterable(numbers)))
         if any(took):
-            starts = list(compress(map(add, times, waits), took))
-            self.wait_starts.fromlist(starts)
-            self.wait_ends.fromlist(list(map(add, starts, filter(None, took))))
+            self._add_waits(map(add, times, waits), took)
+
+    def _add_waits(self, begun: Iterable[int], took: list[int]) -> None:
+        """The waits that took any time."""
+        starts = list(compress(begun, took))
+        self.wait_starts.fromlist(starts)
+        self.wait_ends.fromlist(list(map(add, starts, filter(None, took))))
 
     def _add_done(self, begun: int, told: list[int]) -> None:
         """``told`` holds, of each step that was done, -1 - its ordinal and -1 - when (ns after the run began)."""

@@ -27,19 +27,15 @@ from goodput_plugins import environ as env
 from goodput_plugins.core import ending, rundir
 from goodput_plugins.core.clock import Clock, process_start, system_clock
 from goodput_plugins.core.events import Event, Fact, Kind, encode
-from goodput_plugins.core.exits import Exits
 from goodput_plugins.core.guard import Guard, say
 from goodput_plugins.core.heart import Heart
 from goodput_plugins.core.held import Held
 from goodput_plugins.core.journal import Journal
+from goodput_plugins.core.leaving import Leaving
 from goodput_plugins.core.lines import is_progress
 from goodput_plugins.core.place import Place
 from goodput_plugins.core.recorder import Recorder
 from goodput_plugins.core.shipper import Shipper
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from goodput_plugins.core.signals import Signals
 
 
 class State(Enum):
@@ -69,8 +65,7 @@ class Session:
         self.recorder = Recorder(self._hold, self.clock, on_training=self._on_training, on_rank=self._on_rank)
         self._environ = environ
         self._place = Place(environ, rundir.here(), self.started)
-        self._exits = Exits(lambda: self.recorder.steps)
-        self._signals: Signals | None = None
+        self._leaving = Leaving(environ, lambda: self.recorder.steps)
         self._guard, self._agent_guard = Guard("session"), Guard("agent")
         self._held, self._copies = Held(), Held()
         self._rank: int | None = None
@@ -115,7 +110,7 @@ class Session:
 
     def ends_by(self, how: str) -> None:
         """A trainer is leaving the process for this reason, as END names it; see :meth:`Exits.expect`."""
-        self._exits.expect(how)
+        self._leaving.exits.expect(how)
 
     def killed(self) -> None:
         """The process ends by a SIGTERM, in the middle of everything; any thread may tell."""
@@ -131,9 +126,9 @@ class Session:
         journal, self.journal = self.journal, None
         for leave in (
             None if journal is None else journal.abandon,
-            None if self._signals is None else self._signals.give_back,
+            self._leaving.give_back,
             self._place.release,
-            self._exits.uninstall,
+            self._leaving.exits.uninstall,
             self._shipper.abandon,
         ):
             if leave is not None:
@@ -162,7 +157,7 @@ class Session:
         if told is not None:
             self.recorder.rank(*told)
         self._heart.start()
-        self._guard(self._watch_the_end)
+        self._guard(self._leaving.watch, lambda: self.recorder.notice("SIGTERM"), self.killed)
 
     def _hold(self, line: bytes) -> None:
         """Keep a line for the journal to come."""
@@ -212,14 +207,6 @@ class Session:
             old.remove()
         self._place.tidy()
 
-    def _watch_the_end(self) -> None:
-        from goodput_plugins.core.signals import Signals
-
-        self._exits.install()
-        note = env.SIGTERM.read(self._environ) == "note"
-        self._signals = Signals(lambda: self.recorder.notice("SIGTERM"), self.killed, note=note)
-        self._signals.install()
-
     # --- while recording ----------------------------------------------------------------------------
 
     def _tend(self) -> None:
@@ -238,7 +225,7 @@ class Session:
     # --- the end ------------------------------------------------------------------------------------
 
     def _end(self) -> Event:
-        now, (how, data) = self.clock(), self._exits.how()
+        now, (how, data) = self.clock(), self._leaving.exits.how()
         return Event(Kind.END, now, name=how, data=data)
 
     def _finish(self, end: Event) -> None:
@@ -254,7 +241,7 @@ class Session:
             self.journal.close()
         self._drop_all()
         self._place.release()
-        self._unwatch_the_end()
+        self._leaving.unwatch()
         self._agent_guard(self._shipper.wait)
 
     def _discard(self) -> None:
@@ -265,12 +252,7 @@ class Session:
         if journal is not None:
             journal.remove()
         self._place.leave()
-        self._unwatch_the_end()
-
-    def _unwatch_the_end(self) -> None:
-        self._exits.uninstall()
-        if self._signals is not None:
-            self._signals.uninstall()
+        self._leaving.unwatch()
 
     def _drop_all(self) -> None:
         self.state = State.OVER
