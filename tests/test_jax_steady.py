@@ -153,7 +153,7 @@ def test_idle_time_between_short_steps_is_seen_although_the_thread_comes_by_seld
 
 def test_the_pace_trusts_the_host_only_while_it_does_nothing_between_steps() -> None:
     pace, now = Pace(), 0
-    for ordinal in range(64):
+    for ordinal in range(128):
         pace.called(ordinal, now)
         pace.took(MS)
         pace.looked_at(ordinal, now, now + MS)
@@ -161,14 +161,14 @@ def test_the_pace_trusts_the_host_only_while_it_does_nothing_between_steps() -> 
     assert pace.host_tells
     probes = [ordinal for ordinal in range(4096) if pace.is_probe(ordinal)]
     assert len(probes) == pytest.approx(4096 / STEPS_PER_PROBE, rel=0.1)
-    pace.looked_at(64, now, now + MS)
-    pace.called(65, now + 2 * MS)
+    pace.looked_at(128, now, now + MS)
+    pace.called(129, now + 2 * MS)
     assert not pace.host_tells
 
 
 def test_long_steps_are_looked_at_each() -> None:
     pace, now = Pace(), 0
-    for ordinal in range(64):
+    for ordinal in range(128):
         pace.called(ordinal, now)
         pace.took(100 * MS)
         pace.looked_at(ordinal, now, now + 100 * MS)

@@ -25,6 +25,8 @@ COMING_BY = 4_000_000
 """How often the thread comes by where the host's calls tell when steps were done."""
 SMALL_GAP = 0.02
 """Of a step, what the host may do between its end and the next call, to be taken for nothing."""
+MEMORY = 16
+"""Over so many steps that were looked at finely the gap is averaged."""
 STEPS_PER_PROBE = 16
 
 
@@ -60,7 +62,7 @@ class Pace:
         if looked_at is not None and looked_at[0] == ordinal - 1:
             _, called, done = looked_at
             gap = max(0, at - done) / max(1, at - called)
-            self._gap += (gap - self._gap) / 4
+            self._gap += (gap - self._gap) / MEMORY
 
     def looked_at(self, ordinal: int, called: int, done: int) -> None:
         """A step was looked at finely."""
