@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from google_cloud import EMAIL, Cloud, serving
-from running import Runner
+from running import Runner, reported
 
 from goodput_plugins.agent.status import Status
 from goodput_plugins.auto.plugins import Plugin
@@ -195,6 +195,19 @@ def test_no_plugin_and_no_checkpoint_library(tmp_path: Path) -> None:
     is_wrong(bare["checkpoints"], "no checkpoint library was hooked", level=Level.WARNING)
     armed = diagnoses(write(tmp_path / "armed", ARMED))
     assert "orbax 0.12" in armed["armed"].text and armed["checkpoints"].level is Level.OK
+
+
+def test_a_plugin_that_failed(run: Runner) -> None:
+    done = run(
+        "from goodput_plugins.core.guard import guard_of\n"
+        "from goodput_plugins.core.session import current\n"
+        "for step in range(3): current().recorder.step(step)\n"
+        "for _ in range(2): guard_of('orbax')(lambda: 1 / 0)\n"
+    )
+    assert done.stderr.count("the plugin 'orbax' failed and is off") == 1
+    (folder,) = run.runs.iterdir()
+    is_wrong(diagnoses(folder)["armed"], "switched off: orbax", "traceback")
+    assert [one["id"] for one in reported(folder)["findings"]].count("plugin-failed") == 1
 
 
 def test_a_name_that_was_used_again(tmp_path: Path) -> None:

@@ -108,6 +108,8 @@ class Fact(StrEnum):
     (0: not known)."""
     ARGUMENT = "argument"
     """The script passed this argument to Google's API: 1 for True, 0 for False as often."""
+    FAULT = "fault"
+    """This plugin of ours failed, and is off from here on."""
     TRACING = "tracing"
     """So many steps were traced lazily, which took the host so long."""
 

@@ -34,6 +34,7 @@ def findings(generation: Generation, spent: Breakdown, preserved: int | None, st
         *_recompiles(story),
         *_program_cache(story),
         *_looks_like_evaluation(spent, story),
+        *_faults(story),
         *_tracing(spent, story),
         *_shares(spent),
         *_checkpoints(generation, spent, preserved, story),
@@ -125,6 +126,14 @@ def _looks_like_evaluation(spent: Breakdown, story: Story) -> Iterator[Finding]:
         share = f"{100 * total / spent.elapsed:.1f} %"
         text = f"{name} ran between steps and looks like evaluation ({share}); it counts as such if its name says so."
         yield Finding("looks-like-evaluation", total, text)
+
+
+def _faults(story: Story) -> Iterator[Finding]:
+    """Plugins of ours that failed."""
+    plugins = ", ".join(sorted(story.named(Fact.FAULT)))
+    if plugins:
+        text = f"A fault of ours switched off: {plugins}. What they would have seen after it is missing."
+        yield Finding("plugin-failed", None, text)
 
 
 def _tracing(spent: Breakdown, story: Story) -> Iterator[Finding]:

@@ -67,6 +67,17 @@ class Guard:
             "Its buckets will miss what comes after. Please report this traceback:",
             error=error,
         )
+        _record_fault(self.plugin)
+
+
+def _record_fault(plugin: str) -> None:
+    """Put it into the journal as well, if this process has one and that is not what failed."""
+    session = sys.modules.get("goodput_plugins.core.session")
+    try:
+        if session is not None:
+            session.note_fault(plugin)
+    except Exception:  # it was said
+        pass
 
 
 of_process: dict[str, Guard] = {}

@@ -283,3 +283,10 @@ def note(**arguments: bool) -> None:
     if session is not None:
         for name, value in arguments.items():
             session.recorder.fact(Fact.ARGUMENT, of=name, count=int(value))
+
+
+def note_fault(plugin: str) -> None:
+    """Tell that a plugin of ours failed and is off, if this process has a session."""
+    session = _of_process.get("session")
+    if session is not None:
+        session.recorder.fact(Fact.FAULT, of=plugin)

@@ -99,10 +99,18 @@ def steps(case: Case) -> Iterator[Diagnosis]:
 
 
 def armed(case: Case) -> Iterator[Diagnosis]:
-    """Which plugins the run had."""
+    """Which plugins the run had, and which of them failed."""
     report = _report(case)
     if report is None:
         return
+    for finding in report.findings:
+        if finding.id == "plugin-failed":
+            yield wrong(
+                "armed",
+                finding.text.rstrip("."),
+                "Buckets of that plugin are too small.",
+                "Look for the traceback in the job's stderr, and report it.",
+            )
     if report.plugins:
         had = ", ".join(f"{name} {version}" for name, version in sorted(report.plugins.items()))
         yield ok("armed", f"plugins in this run: {had}")
