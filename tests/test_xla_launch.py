@@ -13,6 +13,7 @@ from running import Runner, reported
 from xla_jobs import SCRIPTS, trained
 
 from goodput_plugins.core.events import Kind
+from goodput_plugins.core.reading import read_journal
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -32,15 +33,15 @@ def test_two_ordinals_in_the_child_of_launch_are_one_journal_and_each_step_count
     assert {"host-step-times", "data-overlap-unknown"} <= {finding["id"] for finding in report["findings"]}
 
 
-def test_workers_of_torchrun_are_processes_of_one_job_and_the_first_is_counted(run: Runner) -> None:
+def test_workers_of_torchrun_have_a_journal_each_their_helpers_none_and_the_first_is_counted(run: Runner) -> None:
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
-    done = trained(run.folder, *launcher, str(SCRIPTS / "xla_ordinals.py"))
-    assert len(done.stdout.splitlines()) == 2
-    _, events = run.recorded()
-    assert len([event for event in events if event.kind is Kind.STEP]) == 6
-    assert [event.step for event in events if event.kind is Kind.RANK] == [0] * len(
-        [event for event in events if event.kind is Kind.RANK]
-    )
+    done = trained(run.folder, *launcher, str(SCRIPTS / "xla_ordinals.py"), GOODPUT_PROCESSES="all")
+    pids = {int(line.split()[1]) for line in done.stdout.splitlines()}
+    journals = [path for path in run.journals if path.suffix == ".jsonl"]
+    told = {path.stem.rpartition("-")[2]: read_journal(path, path.read_bytes()) for path in journals}
+    assert set(told) == {"p0", "p1"}
+    assert {read.header["pid"] for read in told.values()} == pids
+    assert reported(run.runs / "job")["steps"]["count"] == 6
 
 
 def test_spmd_is_one_process_whose_steps_are_timed_on_the_device(run: Runner) -> None:
