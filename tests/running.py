@@ -52,8 +52,10 @@ class Runner:
         script.write_text(source)
         return [sys.executable, str(script)]
 
-    def __call__(self, source: str, *, code: int | None = 0, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run a script to its end, which ``code`` is expected to be."""
+    def __call__(
+        self, source: str, *, code: int | None = 0, seconds: float = 100, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a script to its end, which ``code`` is expected to be, within so many seconds."""
         done = subprocess.run(
             self.command(source),
             env=self.environ(**variables),
@@ -61,7 +63,7 @@ class Runner:
             capture_output=True,
             text=True,
             check=False,
-            timeout=100,
+            timeout=seconds,
         )
         assert code is None or done.returncode == code, done.stderr
         return done

@@ -148,6 +148,7 @@ def test_hooks_that_are_installed_twice_count_once_and_leave_nothing_when_they_g
     assert told(once)[Kind.PLUGIN, None] >= 1 and len(told(once)) >= 4
 
 
+@pytest.mark.timeout(300)
 def test_libraries_that_are_too_old_are_not_hooked(run: Runner) -> None:
     names = [plugin.name for plugin in PLUGINS]
     old = (
@@ -160,7 +161,7 @@ def test_libraries_that_are_too_old_are_not_hooked(run: Runner) -> None:
         "adapters = [name.split('.')[1] for name in sys.modules if name.startswith('goodput_plugins.')]\n"
         f"assert not set({names}) & set(adapters), adapters\n"
     )
-    said = run(old).stderr
+    said = run(old, seconds=280).stderr
     assert said.count("goodput: ") == len(PLUGINS)
     for plugin in PLUGINS:
         assert said.count(f"pip install '{plugin.distribution}>=999") == 1, said
@@ -225,12 +226,13 @@ def test_a_folder_of_the_users_that_is_named_like_a_framework_is_what_it_is_with
     assert not run.runs.exists()
 
 
+@pytest.mark.timeout(300)
 def test_each_framework_is_theirs_while_our_adapter_of_that_name_is_loaded(run: Runner) -> None:
     names = sorted({name for plugin in PLUGINS for name in (plugin.library, *triggers(plugin))})
     script = "import importlib\n" + "".join(f"import {name}\n" for name in names)
     for name in names:
         script += f"print(importlib.import_module({name!r}).__spec__.origin)\n"
-    origins = run(script, GOODPUT_PLUGINS="auto").stdout.split()
+    origins = run(script, seconds=280, GOODPUT_PLUGINS="auto").stdout.split()
     assert len(origins) == len(names)
     ours = Path(goodput_plugins.__file__).parent
     assert not [origin for origin in origins if Path(origin).is_relative_to(ours)]
@@ -268,7 +270,7 @@ ENTRY_POINT = "callbacks from entry point"
 FROM_THE_START = SABOTAGE + "guard.Guard.__call__ = sabotaged\n"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_results_are_equal_to_the_bit_without_the_switch_with_it_and_with_every_plugin_sabotaged(run: Runner) -> None:
     names = [plugin.name for plugin in PLUGINS]
     seen = {}
