@@ -96,6 +96,11 @@ def test_a_process_with_threads_is_never_forked(folder: Path) -> None:
     assert int(forks) == 0
 
 
+def test_where_processors_cannot_be_counted_nothing_is_forked(folder: Path) -> None:
+    _, forks = run("del os.sched_getaffinity\n" + COMMAND, "report", str(folder), "--json")
+    assert int(forks) == 0
+
+
 def test_results_come_in_order_and_no_process_is_left() -> None:
     told, _ = run(
         "print([halves.each(lambda n: n * n, range(count)) for count in range(5)])\n"

@@ -23,9 +23,17 @@ BIG = 8_000_000
 
 def worth_it(folder: Path) -> bool:
     """Whether to read the files of a directory in two halves."""
-    if threading.active_count() > 1 or len(os.sched_getaffinity(0)) < 2 or not folder.is_dir():
+    if threading.active_count() > 1 or _processors() < 2:
         return False
-    return sum(file.stat().st_size for file in folder.iterdir()) > BIG
+    try:
+        return sum(file.stat().st_size for file in folder.iterdir()) > BIG
+    except OSError:  # it is none, or one of them has gone
+        return False
+
+
+def _processors() -> int:
+    """How many this process may use; 1 where it should not fork at all (macOS)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
 def each(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
