@@ -15,7 +15,7 @@ PREAMBLE = """
 import os, sys
 from goodput_plugins.cli import halves, main
 halves.BIG = 0
-os.sched_getaffinity = lambda process: {0, 1}
+has_idle_processor, halves.has_idle_processor = halves.has_idle_processor, lambda: True
 real, forks = os.fork, []
 def fork():
     forks.append(1)
@@ -96,9 +96,18 @@ def test_a_process_with_threads_is_never_forked(folder: Path) -> None:
     assert int(forks) == 0
 
 
-def test_where_processors_cannot_be_counted_nothing_is_forked(folder: Path) -> None:
-    _, forks = run("del os.sched_getaffinity\n" + COMMAND, "report", str(folder), "--json")
+@pytest.mark.parametrize(
+    "machine", ["os.sched_getaffinity = lambda process: set()", "del os.sched_getaffinity", "Path.read_text = str"]
+)
+def test_where_no_processor_is_idle_or_nothing_tells_nothing_is_forked(folder: Path, machine: str) -> None:
+    script = f"from pathlib import Path\nhalves.has_idle_processor = has_idle_processor\n{machine}\n"
+    _, forks = run(script + COMMAND, "report", str(folder), "--json")
     assert int(forks) == 0
+
+
+def test_an_idle_processor_is_known() -> None:
+    told, _ = run("os.sched_getaffinity = lambda process: range(10**6)\nprint(has_idle_processor())")
+    assert told == "True\n"
 
 
 def test_results_come_in_order_and_no_process_is_left() -> None:

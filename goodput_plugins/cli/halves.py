@@ -23,17 +23,20 @@ BIG = 8_000_000
 
 def worth_it(folder: Path) -> bool:
     """Whether to read the files of a directory in two halves."""
-    if threading.active_count() > 1 or _processors() < 2:
-        return False
     try:
-        return sum(file.stat().st_size for file in folder.iterdir()) > BIG
+        big = sum(file.stat().st_size for file in folder.iterdir()) > BIG
     except OSError:  # it is none, or one of them has gone
         return False
+    return big and threading.active_count() == 1 and has_idle_processor()
 
 
-def _processors() -> int:
-    """How many this process may use; 1 where it should not fork at all (macOS)."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+def has_idle_processor() -> bool:
+    """Whether one has nothing to do at this moment: those of a training job are not ours to take."""
+    try:
+        running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])  # this process included
+        return running < len(os.sched_getaffinity(0))
+    except (OSError, ValueError, IndexError, AttributeError):  # no Linux
+        return False
 
 
 def each(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
