@@ -32,6 +32,7 @@ from goodput_plugins.core.session import note
 
 __all__ = ["ElasticGoodputRecorder", "Event", "GoodputRecorder"]
 
+
 class Event(Enum):
     """What a stretch of code is, for :meth:`GoodputRecorder.record_event`."""
 

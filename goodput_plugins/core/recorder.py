@@ -85,7 +85,8 @@ class Recorder(NullRecorder):
         now = self._anchor + self._read()
         run = self.run
         if activity is _DATA:
-            if run is not None and not here.stack and run.wait(now):
+            if run is not None and not here.stack and run.thread == here.thread:
+                run.waits_since = now
                 here.stack.append(activity)
                 return
         elif run is not None:
@@ -108,8 +109,9 @@ class Recorder(NullRecorder):
         now = self._anchor + self._read()
         run = self.run
         if activity is _DATA and run is not None:
-            begun = run.wait_over()
-            if begun:
+            begun = run.waits_since
+            if begun and run.thread == here.thread:
+                run.waits_since = 0
                 if not run.tell_wait(begun, now - begun):
                     self.write(activity_line("x", begun, here.thread, None, activity, None, now - begun))
                 return
@@ -118,7 +120,15 @@ class Recorder(NullRecorder):
 
     def wait(self, *, name: str | None = None) -> bool:
         """A wait for data begins on this thread; False if one goes on there already."""
-        if _DATA in self._here.stack:
+        here, run = self._here, self.run
+        stack = here.stack
+        if (
+            run is not None and not stack and run.thread == here.thread and self.at_begin is None
+        ):  # as ``begin`` does it
+            run.waits_since = self._anchor + self._read()  # as ``begin`` does it
+            stack.append(_DATA)
+            return True
+        if _DATA in stack:
             return False
         self.begin(_DATA, name=name)
         return True

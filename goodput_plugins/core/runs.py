@@ -41,20 +41,6 @@ class Stepping:
         self.waits_since = 0
         self._ident = get_ident()
 
-    def wait(self, now: int) -> bool:
-        """A wait for data begins; False if this is not the thread that steps."""
-        if get_ident() != self._ident:
-            return False
-        self.waits_since = now
-        return True
-
-    def wait_over(self) -> int:
-        """When the wait that is over began; 0 if there is none that is still to be told."""
-        if not self.waits_since or get_ident() != self._ident:
-            return 0
-        begun, self.waits_since = self.waits_since, 0
-        return begun
-
 
 class Run(Stepping):
     """The steps of the thread that makes it, from one that begins now.

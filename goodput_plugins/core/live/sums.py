@@ -56,9 +56,7 @@ def earlier_of(generation: Generation, followed: Generation, before: Earlier, pa
     )
 
 
-def _spent(
-    generation: Generation, before: Earlier, past: Past, spent: list[Counter[Source]]
-) -> list[Counter[Source]]:
+def _spent(generation: Generation, before: Earlier, past: Past, spent: list[Counter[Source]]) -> list[Counter[Source]]:
     """The time of each attempt by source, without the progress that stands."""
     stood: Counter[int] = Counter()
     for block in [*generation.blocks, *generation.taken]:
