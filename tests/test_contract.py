@@ -249,9 +249,13 @@ for name in sys.argv[1].split(","):
     print(name, LOOPS[name](Path.cwd() / sys.argv[2] / name))
 """
 SABOTAGE = """
-from goodput_plugins.core import guard
+from goodput_plugins.core import guard, patching
 class Planted(Exception): pass
 def fails(*args, **kwargs): raise Planted
+around = patching.around
+def around_what_fails(*args, before=None, after=None, **kwargs):  # it calls these itself, as a guard would
+    return around(*args, before=before and fails, after=after and fails, **kwargs)
+patching.around = around_what_fails
 whole = guard.Guard.__call__
 def sabotaged(self, ours, /, *args, **kwargs):
     return whole(self, fails, *args, **kwargs)
