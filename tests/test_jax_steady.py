@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +18,7 @@ from observing import Observation, observed
 
 from goodput_plugins.core.events import Kind
 from goodput_plugins.core.patching import Hooks
+from goodput_plugins.jax.functions import thread
 from goodput_plugins.jax.install import install_jax, install_optax
 from goodput_plugins.jax.loop import Loop
 from goodput_plugins.jax.pace import STEPS_PER_PROBE, Pace
@@ -95,9 +99,9 @@ def test_a_step_on_another_thread_takes_the_long_way(seen: Observation) -> None:
     step, params, x = step_function(), {"w": jnp.ones(3)}, jnp.ones(4)
     for _ in range(6):
         params, _ = step(params, x)
-    thread = threading.Thread(target=step, args=(params, x))
-    thread.start()
-    thread.join()
+    other = threading.Thread(target=step, args=(params, x))
+    other.start()
+    other.join()
     for _ in range(6):
         params, _ = step(params, x)
     assert seen.hooks.recorder.steps == 13
@@ -174,3 +178,72 @@ def test_long_steps_are_looked_at_each() -> None:
         pace.looked_at(ordinal, now, now + 100 * MS)
         now += 100 * MS
     assert not pace.host_tells
+
+
+@pytest.mark.parametrize("place", ["steady.Steady.begins", "steady.Steady.ends", "loop.Loop._begins", "loop.Loop.ends"])
+def test_an_interrupt_in_the_middle_of_a_hook_leaves_nothing_open(
+    seen: Observation, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import importlib
+
+    step, params, x = step_function(), {"w": jnp.ones(3)}, jnp.ones(4)
+    for _ in range(6):
+        params, _ = step(params, x)
+    module, kind, method = place.split(".")
+    owner = getattr(importlib.import_module(f"goodput_plugins.jax.{module}"), kind)
+    original = getattr(owner, method)
+
+    def interrupted(*args: Any) -> Any:
+        original(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as interrupting:
+        interrupting.setattr(owner, method, interrupted)
+        if module == "loop":
+            the_loop(seen.hooks).steady = None
+        with pytest.raises(KeyboardInterrupt):
+            step(params, x)
+    assert not thread.frames
+    before = seen.hooks.recorder.steps
+    for _ in range(10):
+        params, _ = step(params, x)
+    assert seen.hooks.recorder.steps == before + 10
+
+
+def test_a_result_of_another_order_is_learnt_anew(seen: Observation) -> None:
+    @functools.partial(jax.jit, static_argnames="first")
+    def step(params: Any, x: Any, first: bool = False) -> Any:
+        new = optax.apply_updates(params, jax.tree.map(lambda p: 1e-6 * p, params))
+        loss = (x * params["w"].sum()).sum()
+        return (loss, new) if first else (new, loss)
+
+    params, x = {"w": jnp.ones(3), "b": jnp.ones(2)}, jnp.ones(4)
+    for _ in range(20):
+        params, _ = step(params, x)
+    for _ in range(20):
+        _, params = step(params, x, first=True)
+    seen.hooks.uninstall()
+    done = {event.step for event in seen.of(Kind.DEVICE)}
+    assert len([ordinal for ordinal in done if ordinal is not None and ordinal >= 30]) >= 5
+
+
+def test_a_host_that_is_nearly_at_its_recursion_limit_does_not_switch_the_plugin_off() -> None:
+    with observed((jax, install_jax), (optax, install_optax), errors_are_raised=False) as seen:
+        step, params, x = step_function(), {"w": jnp.ones(3)}, jnp.ones(4)
+        for _ in range(6):
+            params, _ = step(params, x)
+
+        def deep(left: int) -> None:
+            if left:
+                deep(left - 1)
+            else:
+                step(params, x)
+
+        for depth in range(sys.getrecursionlimit() - 200, sys.getrecursionlimit()):
+            with contextlib.suppress(RecursionError):
+                deep(depth)
+        assert seen.hooks.guard.on
+        before = seen.hooks.recorder.steps
+        for _ in range(6):
+            params, _ = step(params, x)
+        assert seen.hooks.recorder.steps == before + 6

@@ -59,7 +59,7 @@ class Guard:
         """Switch the plugin off and say so once."""
         if strict:
             raise error
-        if not self.on:
+        if not self.on or isinstance(error, RecursionError):  # the host's own depth, which left us no room
             return
         self.on = False
         say(

@@ -48,16 +48,14 @@ class Jitted:
         try:
             if steady is None or steady.function is not function or not steady.begins(args, kwargs):
                 return loop.call(guard, function, jitted, args, kwargs)
-            try:
-                result = jitted(*args, **kwargs)
-            except BaseException:
-                steady.failed()
-                raise
+            result = jitted(*args, **kwargs)
+            steady.ends(result)
+            return result
         except BaseException as error:
+            if steady is not None:
+                steady.failed(kwargs)
             without_this_frame(error)
             raise
-        steady.ends(result)
-        return result
 
     @wrapper
     def __getattr__(self, name: str) -> Any:

@@ -76,29 +76,29 @@ class Loop:
         self, guard: Guard, function: Function, host: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """``host(*args, **kwargs)``, observed as a call of ``function``."""
-        frame = None
-        if guard.on and self._open:
-            try:  # what calling the guard does, without two calls more for each of the host's
-                frame = self._begins(function, args, kwargs)
-            except Exception as error:
-                guard.failed(error)
+        frame, among = None, thread.frames
+        depth = len(among)
         try:
+            if guard.on and self._open:
+                try:  # what calling the guard does, without two calls more for each of the host's
+                    frame = self._begins(function, args, kwargs)
+                except Exception as error:
+                    guard.failed(error)
             result = host(*args, **kwargs)
-        except BaseException as error:
+            del among[depth:]
+        except BaseException as error:  # an interrupt may come anywhere
+            del among[depth:]
             if frame is not None:
-                frame.among.pop()
                 guard(self.failed, frame)
             without_this_frame(error)
             raise
-        if frame is not None:
-            frame.among.pop()
-            if (frame.start is not None or frame.preparing) and guard.on:
-                try:
-                    self.ends(frame, result)
-                    if frame.again and self._goes_on(frame):
-                        self.steady = Steady(self, frame, guard)
-                except Exception as error:
-                    guard.failed(error)
+        if frame is not None and (frame.start is not None or frame.preparing) and guard.on:
+            try:
+                self.ends(frame, result)
+                if frame.again and self._goes_on(frame):
+                    self.steady = Steady(self, frame, guard)
+            except Exception as error:
+                guard.failed(error)
         return result
 
     @wrapper
@@ -106,17 +106,17 @@ class Loop:
         self, guard: Guard, function: Function, host: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """``host(*args, **kwargs)``, which only traces ``function``: facts are learnt, no step is told."""
-        frame = guard(self._traces, function, args, kwargs) if self._open else None
+        among = thread.frames
+        depth = len(among)
         try:
-            result = host(*args, **kwargs)
+            if self._open:
+                guard(self._traces, function, args, kwargs)
+            return host(*args, **kwargs)
         except BaseException as error:
-            if frame is not None:
-                frame.among.pop()
             without_this_frame(error)
             raise
-        if frame is not None:
-            frame.among.pop()
-        return result
+        finally:
+            del among[depth:]
 
     def annotation_begins(self, number: int | None, *, is_step: bool) -> None:
         """A ``StepTraceAnnotation`` opens; ``is_step``: it may be told as a step by itself."""
@@ -149,10 +149,9 @@ class Loop:
         frame.among.append(frame)
         return frame
 
-    def _traces(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
+    def _traces(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         frame = Frame(self, function, args, kwargs)
         frame.among.append(frame)
-        return frame
 
     def _told(self, frame: Frame) -> None:
         """Tell what is known of a call before it is made."""

@@ -49,11 +49,13 @@ class SmallOutput:
         if self.walk is None:
             return None
         try:
-            result = follow(self.walk, result)
-        except (LookupError, AttributeError, TypeError):  # a result of another structure: learn anew
-            self._calls = 0
-            return None
-        return result if hasattr(result, "is_ready") else None
+            leaf = follow(self.walk, result)
+        except (LookupError, AttributeError, TypeError):
+            leaf = None
+        if hasattr(leaf, "is_ready"):
+            return leaf
+        self._calls = 0  # a result of another structure: learn anew
+        return None
 
     def _learn(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         inputs = input_ids(args, kwargs)

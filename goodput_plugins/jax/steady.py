@@ -62,6 +62,7 @@ class Steady:
         "_frames",
         "_guard",
         "_in_flight",
+        "_kind",
         "_last",
         "_loop",
         "_pick",
@@ -85,6 +86,7 @@ class Steady:
         self._in_flight = loop.device.in_flight if loop.device is not None else None
         self._pick = _picker(function.output.walk)
         self._last: InFlight | None = None
+        self._kind: type | None = None
         self._anchor, self._read = parts(loop.recorder.now)
         self._at_end, self._at_next = _Seldom(), _Seldom()
 
@@ -125,9 +127,12 @@ class Steady:
         try:
             if self._at_end.left and self._loop.steady is self and self._in_flight is not None:
                 self._at_end.left -= 1
-                if len(self._in_flight) < MOST_IN_FLIGHT:
+                leaf = self._pick(result)
+                if type(leaf) is not self._kind:  # a result of another structure
+                    self._ends(frame, result)
+                elif len(self._in_flight) < MOST_IN_FLIGHT:
                     step = InFlight()
-                    step.leaf = self._pick(result)
+                    step.leaf = leaf
                     step.ordinal = frame.ordinal
                     step.dispatched = frame.start
                     step.name = self.function.name
@@ -137,21 +142,26 @@ class Steady:
                     self._at_next.left -= bool(self._at_next.left)
             else:
                 self._ends(frame, result)
-        except (LookupError, AttributeError, TypeError):  # a result of another structure
+        except (LookupError, AttributeError, TypeError):  # likewise
             self._guard(self._ends, frame, result)
         except Exception as error:
             self._guard.failed(error)
         frame.args = frame.kwargs = None
 
-    def failed(self) -> None:
-        """The call that began has raised."""
-        self._frames.pop()
-        self._guard(self._loop.failed, self._frame)
-        self._frame.args = self._frame.kwargs = None
+    def failed(self, kwargs: dict[str, Any]) -> None:
+        """The call with these keywords has raised, or an interrupt came while it began or ended."""
+        frame, frames = self._frame, self._frames
+        if frame.kwargs is not kwargs:  # another, inside the one that began
+            return
+        if frames and frames[-1] is frame:
+            frames.pop()
+            self._guard(self._loop.failed, frame)
+        frame.args = frame.kwargs = None
 
     def _ends(self, frame: Frame, result: Any) -> None:
         """See whether the work is done already; if not, the next calls need not look."""
         self._last = self._loop.ends(frame, result)
+        self._kind = None if self._last is None else type(self._last.leaf)
         self._at_end.answer(yes=self._last is None)
 
     def _look_at_last(self, last: InFlight, now: int) -> None:

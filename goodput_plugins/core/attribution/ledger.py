@@ -130,7 +130,7 @@ class Ledger:
         """Where every n-th step is logged: how many were taken after the last that was."""
         if self.stride == 1 or not self.ideal or self.last_owns is None:
             return 0
-        return max(0, round(self.last_owns / self.ideal) - 1)
+        return min(max(0, round(self.last_owns / self.ideal) - 1), self.stride - 1)
 
     def is_lost(self, step: int) -> bool:
         """Whether a step is rolled back as a whole."""
