@@ -117,7 +117,7 @@ def test_a_step_told_late_or_by_another_thread_begins_a_run_of_its_own(recording
     other.start()
     other.join()
     runs = [event for event in recording.events if event.kind is Kind.RUN]
-    assert [(event.thread, event.step, event.data[0]) for event in runs] == [(0, 0, 0), (0, 2, 2), (1, 3, 3)]
+    assert [(event.thread, event.step, event.data[0]) for event in runs] == [(0, 0, 0), (0, 2, 2), (0, 3, 3)]
 
 
 def test_a_loop_interrupted_in_the_middle_of_a_line_goes_on(tmp_path: Path) -> None:
@@ -203,6 +203,41 @@ def test_threads_that_step_by_turns_lose_no_step(tmp_path: Path) -> None:
         recording.journal.close()
         assert recorder.steps >= 4000 - 8  # the counter itself is not locked
         assert abs(recording.steps.told - recorder.steps) <= 8
+
+
+def test_the_steps_of_a_loop_that_goes_on_in_another_thread_are_steps_of_the_training_thread(tmp_path: Path) -> None:
+    recording = Recording(tmp_path / "a.jsonl", system_clock())
+    recorder = recording.recorder
+
+    def work(count: int) -> None:
+        for _ in range(count):
+            with recorder.activity(Activity.DATA):
+                pass
+            recorder.step()
+
+    work(3)
+    for _ in range(4):
+        thread = threading.Thread(target=work, args=(100,))
+        thread.start()
+        thread.join()
+    work(50)
+    recorder.flush()
+    recording.journal.close()
+    assert len(recording.steps.times) == recorder.steps == 453
+
+
+def test_a_thread_that_steps_beside_an_open_activity_of_the_training_thread_is_another(tmp_path: Path) -> None:
+    recording = Recording(tmp_path / "a.jsonl", system_clock())
+    recorder = recording.recorder
+    recorder.step()
+    with recorder.activity(Activity.SAVE):
+        thread = threading.Thread(target=recorder.step)
+        thread.start()
+        thread.join()
+    recorder.step()
+    recorder.flush()
+    recording.journal.close()
+    assert (len(recording.steps.times), recording.steps.told) == (2, 3)
 
 
 def test_a_signal_handler_may_record_in_the_middle_of_anything(tmp_path: Path) -> None:

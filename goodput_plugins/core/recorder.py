@@ -13,14 +13,14 @@ Off means a :class:`NullRecorder`, which does nothing: code calls its recorder w
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
 from goodput_plugins.core.clock import Clock, parts
 from goodput_plugins.core.condensed import Condensed
 from goodput_plugins.core.events import Activity, Event, Fact, Kind, encode
+from goodput_plugins.core.here import Here, Stepper
 from goodput_plugins.core.lines import activity_line, short, whole
 from goodput_plugins.core.null_recorder import NullRecorder
 from goodput_plugins.core.runs import Run, Sink, shown
@@ -57,7 +57,8 @@ class Recorder(NullRecorder):
         self.by_hand = False
         self._on_training: Callable[[], None] | None = on_training
         self._on_rank = on_rank
-        self._here = _Here(count(1))
+        self._here = Here(count(1))
+        self._stepper = Stepper()
         self._sink: Sink | None = None
         self.run = None
         self._device = False
@@ -70,6 +71,7 @@ class Recorder(NullRecorder):
     def stop(self) -> None:
         """From here on nothing is recorded."""
         self._sink = self.run = None
+        self._stepper = Stepper()  # in a forked child, another thread of the parent may have held its lock
         self.write = _nowhere
 
     def flush(self) -> None:
@@ -81,7 +83,7 @@ class Recorder(NullRecorder):
         """``activity`` begins on this thread, inside whatever is open there."""
         if self.at_begin is not None:
             self.at_begin()
-        here = self._here
+        here = self._here.own
         now = self._anchor + self._read()
         run = self.run
         if activity is _DATA:
@@ -100,7 +102,7 @@ class Recorder(NullRecorder):
 
     def finish(self, activity: Activity, *, name: str | None = None, step: int | None = None, data: Any = None) -> None:
         """The innermost open ``activity`` of this thread ends; unmatched calls are ignored."""
-        here = self._here
+        here = self._here.own
         stack = here.stack
         if activity not in stack:
             return
@@ -120,7 +122,7 @@ class Recorder(NullRecorder):
 
     def wait(self, *, name: str | None = None) -> bool:
         """A wait for data begins on this thread; False if one goes on there already."""
-        here, run = self._here, self.run
+        here, run = self._here.own, self.run
         stack = here.stack
         if (
             run is not None and not stack and run.thread == here.thread and self.at_begin is None
@@ -135,7 +137,7 @@ class Recorder(NullRecorder):
 
     def inside(self, activity: Activity) -> bool:
         """Whether ``activity`` is open on this thread."""
-        return activity in self._here.stack
+        return activity in self._here.own.stack
 
     def begin_apart(self, activity: Activity, *, name: str | None = None) -> int:
         """``activity`` begins on this thread, and :meth:`finish_apart` will tell when it ended.
@@ -148,7 +150,7 @@ class Recorder(NullRecorder):
         if self.run is not None:
             self._tell_open_wait(self.run)
             self.run.interrupt()
-        thread = self._here.thread
+        thread = self._here.own.thread
         self.write(activity_line("b", self.now(), thread, None, activity, name))
         return thread
 
@@ -171,7 +173,7 @@ class Recorder(NullRecorder):
             self.training_begins()
         if self.run is not None:
             self.run.interrupt()
-        thread = self._here.thread
+        thread = self._here.own.thread
         self.write(activity_line("x", max(0, start), thread, step, activity, name, max(0, duration), data=data))
 
     def step(self, number: int | None = None, *, at: int | None = None) -> int:
@@ -264,7 +266,7 @@ class Recorder(NullRecorder):
             self._tell_open_wait(self.run)
             self.run.finish()
             self.run = None
-        thread, sink = self._here.thread, self._sink
+        thread, sink = self._stepper.is_now(self._here.own), self._sink
         if sink is not None and sink.full:
             self.run = Condensed(sink, thread, now, ordinal, number, self._device)
             return
@@ -290,21 +292,8 @@ class Recorder(NullRecorder):
         data: Any = None,
     ) -> None:
         name = name if name is None else short(name)
-        self.write(encode(Event(kind, self.now(), self._here.thread, whole(step), None, name, duration, data)))
+        self.write(encode(Event(kind, self.now(), self._here.own.thread, whole(step), None, name, duration, data)))
 
 
 def _nowhere(line: bytes) -> None:
     pass
-
-
-class _Here(threading.local):
-    """What a thread has open.
-
-    Attributes:
-        thread: what the journal calls it: 0 is the main thread; others are numbered as they appear.
-        stack: its open activities, outermost first.
-    """
-
-    def __init__(self, numbers: Iterator[int]) -> None:
-        self.thread = 0 if threading.get_ident() == threading.main_thread().ident else next(numbers)
-        self.stack: list[Activity] = []
