@@ -166,8 +166,9 @@ def theirs(steps: int) -> float | None:
     from ml_goodput_measurement import goodput
 
     class Log:
-        def read_cloud_logging_entries(self, *_: Any, **__: Any) -> list[dict[str, Any]]:
-            return [{"job_name": "big", **payload} for _, payload in payloads(steps)]
+        def read_cloud_logging_entries(self, *_: Any, **__: Any) -> Any:
+            entries = [{"job_name": "big", **payload} for _, payload in payloads(steps)]
+            return entries, (datetime.now(UTC), "last")  # as 0.2.3 of the library has it
 
     began = time.perf_counter()
     goodput.GoodputCalculator("big", "goodput_big", Log()).get_job_goodput(include_badput_breakdown=True)
