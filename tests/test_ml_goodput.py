@@ -17,6 +17,7 @@ from goodput_plugins.core.calculator import calculate
 from goodput_plugins.core.events import Activity, Event, Kind
 from goodput_plugins.core.foreign import read_entries
 from goodput_plugins.core.ml_goodput import entries
+from goodput_plugins.core.orbax_payloads import checkpoint
 from goodput_plugins.core.report import Report
 from goodput_plugins.core.runlog import Life, RunLog
 
@@ -156,3 +157,16 @@ def test_the_command_prints_entries_that_the_command_reads(tmp_path: Path) -> No
     ]
     for key in ("run", "status", "goodput_seconds", "elapsed_seconds", "badput_detail", "disruptions"):
         assert reports[0][key] == reports[1][key], key
+
+
+@pytest.mark.parametrize("kind", ["save", "restore"])
+def test_a_checkpoint_has_every_key_that_the_librarys_calculator_reads(kind: str) -> None:
+    """It adds durations up as floats, and asks the directory whether it begins with ``gs://``; none may be null."""
+    payload = checkpoint(kind, 40, 1_000_000_000, 3_000_000_000)
+    manager = "checkpoint_manager_blocking" if kind == "save" else "checkpoint_manager"
+    checkpointer = "checkpointer_blocking" if kind == "save" else "checkpointer"
+    more = ["wait_for_prev_duration_secs", "get_old_steps_duration_secs"] if kind == "save" else []
+    for key in [f"{manager}_duration_secs", f"{checkpointer}_duration_secs", *more]:
+        assert isinstance(payload[key], float)
+    assert payload[f"{manager}_start_time"] == 1.0 and payload[f"{manager}_duration_secs"] == 2.0
+    assert (payload["event_type"], payload["step"], payload["directory"]) == (kind, 40, "")

@@ -16,6 +16,7 @@ from typing import Any
 from goodput_plugins.core.attribution import Generation, attribute
 from goodput_plugins.core.attribution.ledger import HOST_GAP, WAIT, Ledger
 from goodput_plugins.core.buckets import Bucket
+from goodput_plugins.core.orbax_payloads import checkpoint
 from goodput_plugins.core.report import Source, iso
 from goodput_plugins.core.runlog import RunLog
 
@@ -123,26 +124,12 @@ def _custom(name: str, begin: int, end: int) -> Iterator[Told]:
 
 def _save(ledger: Ledger, begin: int, end: int) -> Payload:
     saves = [saved.label for saved in ledger.attempt.seen.saves if saved.start <= begin]
-    return {
-        "event_type": "save",
-        "step": saves[-1] if saves else None,
-        "checkpointer_blocking_start_time": _seconds(begin),
-        "checkpointer_blocking_duration_secs": (end - begin) / 1e9,
-        "checkpoint_manager_blocking_start_time": _seconds(begin),
-        "checkpoint_manager_blocking_duration_secs": (end - begin) / 1e9,
-    }
+    return checkpoint("save", saves[-1] if saves else None, begin, end)
 
 
 def _restore(ledger: Ledger, begin: int, end: int) -> Payload:
     restored = [label for when, label in ledger.attempt.seen.restores if when <= end]
-    return {
-        "event_type": "restore",
-        "step": restored[-1] if restored else None,
-        "checkpointer_start_time": _seconds(begin),
-        "checkpointer_duration_secs": (end - begin) / 1e9,
-        "checkpoint_manager_start_time": _seconds(begin),
-        "checkpoint_manager_duration_secs": (end - begin) / 1e9,
-    }
+    return checkpoint("restore", restored[-1] if restored else None, begin, end)
 
 
 def _seconds(ns: int) -> float:

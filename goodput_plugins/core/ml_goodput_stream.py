@@ -14,6 +14,7 @@ from typing import Any
 from goodput_plugins.core.compact import Stretch
 from goodput_plugins.core.events import Activity, Event, Kind, event_of
 from goodput_plugins.core.journal_reading import mended
+from goodput_plugins.core.orbax_payloads import checkpoint
 from goodput_plugins.core.report import iso
 from goodput_plugins.core.runlog import UNKNOWN, Steps
 
@@ -132,9 +133,9 @@ class _Attempt:
         if not self._stepped and activity in (Activity.DEVICE_INIT, Activity.RESTORE, Activity.DATA, Activity.CUSTOM):
             self._prepared.append((begin, end))
         if activity is Activity.SAVE:
-            yield end, _checkpoint("save", event.step, begin, end, "_blocking")
+            yield end, checkpoint("save", event.step, begin, end)
         elif activity is Activity.RESTORE:
-            yield end, _checkpoint("restore", event.step, begin, end, "")
+            yield end, checkpoint("restore", event.step, begin, end)
         elif activity in _WAITS:
             kind = {"elastic_wait_event_type": _WAITS[activity]}
             yield begin, {**kind, "elastic_wait_start_time": _seconds(begin)}
@@ -152,14 +153,6 @@ def _pair(what: str, begin: int, end: int, kind: Payload | None = None) -> list[
         (begin, {**(kind or {}), f"{what}_start_time": _seconds(begin)}),
         (end, {**(kind or {}), f"{what}_end_time": _seconds(end)}),
     ]
-
-
-def _checkpoint(kind: str, step: int | None, begin: int, end: int, blocking: str) -> Payload:
-    payload: Payload = {"event_type": kind, "step": step}
-    for what in ("checkpointer", "checkpoint_manager"):
-        payload[f"{what}{blocking}_start_time"] = _seconds(begin)
-        payload[f"{what}{blocking}_duration_secs"] = (end - begin) / 1e9
-    return payload
 
 
 def _seconds(ns: int) -> float:
