@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(f"{error}")
     except OSError as error:
         _drop_output()
-        return _failed(f"the report cannot be written or its data read ({error}).")
+        return _failed(f"its output cannot be written, or what it needs cannot be read ({error}).")
     except Exception as error:
         if environ.DEBUG.read() not in ("", "0"):
             traceback.print_exc()

@@ -62,7 +62,8 @@ def variables(case: Case) -> Iterator[Diagnosis]:
         yield wrong("variables", f"{name} is not known", "Nothing reads it.", cure)
     if not faults and not strangers:
         count = sum(name.startswith(env.PREFIX) for name in case.environ)
-        yield ok("variables", f"{count or 'no'} GOODPUT_* variable{'' if count == 1 else 's'} set, all known")
+        told = "" if not count else ", known" if count == 1 else ", all known"
+        yield ok("variables", f"{count or 'no'} GOODPUT_* variable{'' if count == 1 else 's'} set{told}")
 
 
 CHECKS = (switch, start_up, variables)
