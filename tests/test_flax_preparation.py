@@ -53,8 +53,9 @@ def prepared(seen: Observation) -> list[str | None]:
 
 
 def test_linen_initialization_lasts_as_long_as_it_took(seen: Observation) -> None:
+    key = jax.random.key(0)
     begun = time.perf_counter()
-    Slow().init(jax.random.key(0), X)
+    Slow().init(key, X)
     measured = time.perf_counter() - begun
     assert prepared(seen) == ["Slow.init"]
     assert abs(seen.seconds(Activity.PREPARATION) - measured) < 0.1

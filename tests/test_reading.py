@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,7 @@ def test_an_unusable_journal_beside_good_ones_is_a_finding(tmp_path: Path) -> No
     (tmp_path / "a.jsonl").write_text(journal(*STEPS, END))
     (tmp_path / "b.jsonl").write_bytes(binary())
     (tmp_path / "c.jsonl").mkdir()
+    os.mkfifo(tmp_path / "d.jsonl")  # nobody writes into it: to open it would wait for ever
     log = one(tmp_path)
     assert numbers(log) == [[1, 2, 3, 4, 5]]
     assert notes(log) == ["unusable-journal"] * 2

@@ -78,7 +78,7 @@ def _unpacked(file: BufferedReader[Any]) -> BufferedReader[Any]:
 
 
 def _read_directory(path: Path, each: Each) -> list[RunLog]:
-    files = sorted((file for file in path.glob("*.jsonl") if file.is_file()), key=by_segment)
+    files = sorted((file for file in path.glob("*.jsonl") if not file.is_fifo()), key=by_segment)
     if not files:
         raise UnusableData(f"{path}: holds no journals (*.jsonl); is this the directory of a run?")
     files = [file for file in files if _is_begun(file)] or files
