@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import statistics
 import sys
 import tempfile
 import time
@@ -23,7 +22,8 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from timing import machine, upper_bound, verdict
+from timing import machine, verdict
+from turns import KINDS, tell
 
 from goodput_plugins.core.guard import guard_of
 from goodput_plugins.core.patching import Hooks
@@ -120,22 +120,13 @@ def main() -> int:
         )
         fits.fit(Model(), torch.utils.data.DataLoader(Stream(), batch_size=16))
         told = turns.told[WARM_UP * len(TURNS) :]
-        bounds = [report(kind, [figures[at] for figures in told]) for at, kind in enumerate(("processor", "wall"))]
+        rounds = [told[at : at + 4] for at in range(0, len(told), 4)]
+        bounds = [
+            tell(kind, [[turn[at] for turn in four] for four in rounds], "batch") for at, kind in enumerate(KINDS)
+        ]
         print(f"bound: {BOUND_US:.0f} us of a processor, {verdict(bounds[0], BOUND_US)}; {machine()}")
         session.close()
     return int(bounds[0] > BOUND_US)
-
-
-def report(kind: str, figures: list[float]) -> float:
-    """Print what a batch takes, and the upper bound of what it takes more with ours, us."""
-    rounds = [figures[at : at + 4] for at in range(0, len(figures), 4)]
-    differences = [(b + c - a - d) / 2 for a, b, c, d in rounds]
-    bound = upper_bound(differences)
-    empty = statistics.median((a + d) / 2 for a, _, _, d in rounds)
-    mean, median = statistics.mean(differences), statistics.median(differences)
-    print(f"{kind:>9}: {empty:.0f} us a batch with an empty callback; {mean:+.1f} us with ours", end=" ")
-    print(f"(median {median:+.1f}), 95 % upper bound of the mean {bound:+.1f} us")
-    return bound
 
 
 if __name__ == "__main__":

@@ -63,17 +63,17 @@ def compare(without: Worker, measured: Worker, rounds: int, steps: int, bound: f
     turns = [[worker.turn(steps) for worker in (without, measured, measured, without)] for _ in range(rounds)]
     for worker in (without, measured):
         worker.close()
-    bounds = {kind: _tell(kind, [[getattr(turn, kind) for turn in four] for four in turns]) for kind in KINDS}
+    bounds = {kind: tell(kind, [[getattr(turn, kind) for turn in four] for four in turns]) for kind in KINDS}
     print(f"bound: {bound:.0f} us of a processor, {verdict(bounds[JUDGED], bound)}; {machine()}")
     return int(bounds[JUDGED] > bound)
 
 
-def _tell(kind: str, rounds: list[list[float]]) -> float:
-    """Print one kind of figure; the upper bound of the difference, us."""
+def tell(kind: str, rounds: list[list[float]], each: str = "step") -> float:
+    """Print one kind of figure, of rounds of four turns, us; the upper bound of the difference."""
     differences = [(b + c - a - d) / 2 for a, b, c, d in rounds]
     bound = upper_bound(differences)
     plain = statistics.median((a + d) / 2 for a, _, _, d in rounds)
     mean, median = statistics.mean(differences), statistics.median(differences)
-    print(f"{kind:>9}: {plain:.0f} us a step without it; {mean:+.1f} us with it (median {median:+.1f}),", end=" ")
+    print(f"{kind:>9}: {plain:.0f} us a {each} without; {mean:+.1f} us with it (median {median:+.1f}),", end=" ")
     print(f"95 % upper bound of the mean {bound:+.1f} us")
     return bound
