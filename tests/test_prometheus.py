@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-import urllib.request
-
 import pytest
 
 pytest.importorskip("prometheus_client", reason="prometheus-client is not installed here")
 
 from exported import T0, S, report
-from prometheus_client.parser import text_string_to_metric_families
+from sending import scrape
 
 from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.exporters import Snapshot
 from goodput_plugins.exporters.prometheus import Prometheus
 
-Scraped = dict[tuple[str, tuple[tuple[str, str], ...]], float]
-
-
-def scrape(exporter: Prometheus) -> Scraped:
-    with urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
-    return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
-
 
 def test_a_scrape_is_the_newest_report() -> None:
     exporter = Prometheus("127.0.0.1:0")
     try:
-        assert scrape(exporter) == {}
+        assert scrape(exporter.port) == {}
         told, window = report(), report(window=(T0 + 50 * S, T0 + 110 * S))
         exporter.export(Snapshot(T0, report(50)))
         exporter.export(Snapshot(T0, told, {60: window}))
-        scraped = scrape(exporter)
+        scraped = scrape(exporter.port)
     finally:
         exporter.close()
 

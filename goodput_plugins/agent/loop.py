@@ -15,6 +15,7 @@ from goodput_plugins.agent.door import Door
 from goodput_plugins.agent.duties import Duty, Turn
 from goodput_plugins.agent.status import Status, log
 from goodput_plugins.agent.tail import newest
+from goodput_plugins.core.attribution.generations import ALIVE_NS
 
 PAUSE = 4.8
 """Seconds between two looks whether the run goes on, at most."""
@@ -24,8 +25,8 @@ ASKED_FOR = 10.0
 """Nobody waits longer, s."""
 SILENT = 15.0
 """A trainer of which nothing is seen for so long is over, s: its heart beats every 5 s."""
-LOST = 31.0
-"""So long it waits if reports still tell that the run goes on, s: it is lost when its last sign is 30 s old."""
+LOST = ALIVE_NS / 1e9 + 1.0
+"""So long it waits if reports still tell that the run goes on, s: it is lost when its last sign is older than that."""
 GIVE_UP = 3600.0
 """So long after the trainer's end what cannot be sent is left to the next agent, s."""
 LEAVE = 20.0

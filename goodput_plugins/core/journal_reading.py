@@ -91,6 +91,11 @@ def read_journal(path: Path, data: bytes) -> JournalFile:
         lines[-1] = mended(lines[-1])
     events, torn = parse(lines)
     check_order(path, events, {})
+    return journal_of(header, events, torn)
+
+
+def journal_of(header: Mapping[str, Any], events: list[Event], torn: int) -> JournalFile:
+    """What a journal with this header and these events holds, of which so many lines were torn."""
     lost = sum(event.step or 0 for event in events if event.kind is Kind.LOST)
     return JournalFile(header, [event for event in events if event.kind is not Kind.LOST], torn, lost)
 

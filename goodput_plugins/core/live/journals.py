@@ -12,7 +12,7 @@ from typing import Any
 from goodput_plugins.core.attribution.past import CONTEXT, Past, Unsettled
 from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.events import Event, Kind
-from goodput_plugins.core.journal_reading import JournalFile, Run, by_segment, check_order, header_of, mended, parse
+from goodput_plugins.core.journal_reading import Run, by_segment, check_order, header_of, journal_of, mended, parse
 from goodput_plugins.core.live.state import life_of, of_life
 from goodput_plugins.core.rundir import SUFFIX
 from goodput_plugins.core.runlog import Life, RunLog, Steps
@@ -109,7 +109,7 @@ class Journals:
                     if file.key not in copied and file.key in run.lives:
                         run.lives[file.key] = _copy(run.lives[file.key])
                         copied.add(file.key)
-                    run.add(_journal(file.header, file.growing, file.torn))
+                    run.add(journal_of(file.header, file.growing, file.torn))
             return self._noted(run.log())
         finally:
             run.lives, run.torn, run.lost = lives, torn, lost
@@ -227,7 +227,7 @@ class Journals:
         run = self._runs.setdefault(name, Run(name))
         if past is not None and name == self._run().name:
             self._check(run, key, [*events, *file.growing], past)
-        run.add(_journal(file.header, events, torn))
+        run.add(journal_of(file.header, events, torn))
         if key in run.others:
             run.lives[key] = Life(key, file.header["start"], [])
         if past is not None and past.life in run.others:
@@ -257,11 +257,6 @@ class Journals:
         for key, life in run.lives.items():
             if key != past.life and key not in run.others and life.start <= past.called:
                 raise Unsettled
-
-
-def _journal(header: Mapping[str, Any], events: list[Event], torn: int) -> JournalFile:
-    lost = sum(event.step or 0 for event in events if event.kind is Kind.LOST)
-    return JournalFile(header, [event for event in events if event.kind is not Kind.LOST], torn, lost)
 
 
 def _done(event: Event) -> list[int]:
