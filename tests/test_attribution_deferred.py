@@ -23,3 +23,17 @@ def test_elsewhere_compiling_long_after_a_call_is_beside_the_work_of_that_call()
     steps = on_device(CALLED, [8 * SECOND, 12 * SECOND, 28 * SECOND], COMPILING, UNTIL)
     assert list(steps.dispatched) == CALLED
     assert idle_pieces(COMPILING, steps, UNTIL) == []
+
+
+def test_a_save_between_a_steps_beginning_and_its_work_owns_its_time_where_work_is_deferred() -> None:
+    saving = Piece(21 * SECOND, 25 * SECOND, (Bucket.SAVE, None))
+    steps = on_device(CALLED, [8 * SECOND, 12 * SECOND, 28 * SECOND], [saving], UNTIL, deferred=True)
+    assert list(steps.dispatched) == [0, 10 * SECOND, 25 * SECOND]
+    assert idle_pieces([saving], steps, UNTIL) == [saving]
+
+
+def test_a_save_that_waits_for_the_work_comes_after_it() -> None:
+    saving = Piece(21 * SECOND, 29 * SECOND, (Bucket.SAVE, None))
+    steps = on_device(CALLED, [8 * SECOND, 12 * SECOND, 28 * SECOND], [saving], UNTIL, deferred=True)
+    assert list(steps.dispatched) == CALLED
+    assert idle_pieces([saving], steps, UNTIL) == [Piece(28 * SECOND, 29 * SECOND, saving.source)]

@@ -255,6 +255,18 @@ def test_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     is_wrong(diagnoses(**{**environ, "GOODPUT_DIR": "nowhere://x/y"})["disk"], "nowhere", "pip install")
 
 
+def test_flags_that_were_passed_before_anything_was_recorded(run: Runner) -> None:
+    run(
+        "from goodput_plugins import monitoring\n"
+        "options = monitoring.GCPOptions(enable_gcp_goodput_metrics=False)\n"
+        "monitoring.GoodputMonitor('r', 'log', 'd', 30, monitoring_enabled=False, gcp_options=options)\n"
+        "from goodput_plugins.core.session import current\n"
+        "for step in range(3): current().recorder.step(step)\n"
+    )
+    (folder,) = run.runs.iterdir()
+    assert {"monitoring-enabled", "gcp-metrics"} <= diagnoses(folder).keys()
+
+
 @pytest.mark.parametrize(
     ("recorder", "monitor", "metrics", "ids"),
     [
@@ -494,6 +506,21 @@ def test_when_values_went_out_last(tmp_path: Path) -> None:
     for last in (None, now - 1000 * 10**9):
         told_by_agent(run, exporters={"cloud-monitoring": {"last_success": last, "last_error": "no credentials"}})
         is_wrong(diagnoses(run)["values"], "cloud-monitoring gets nothing: no credentials", "agent.log")
+
+
+def test_values_of_a_run_that_ended_without_its_last_ones(tmp_path: Path) -> None:
+    run = write(tmp_path)  # it ended 65 s ago
+    went = time.time_ns() - 80 * S
+    told_by_agent(run, exporters={"cloud-monitoring": {"last_success": went}})
+    is_wrong(diagnoses(run)["values"], "before the run ended", "final ones", "goodput agent RUN")
+    agent = NameLock(AGENT)
+    assert agent.take(run)
+    try:
+        assert diagnoses(run)["values"].level is Level.OK  # it may still send them
+    finally:
+        agent.release()
+    told_by_agent(run, exporters={"prometheus": {"last_success": went}})
+    assert diagnoses(run)["values"].level is Level.OK
 
 
 def test_what_keeps_an_exporter_on_this_machine_from_its_values(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,3 +85,12 @@ def test_the_change_of_shape_is_a_finding_with_its_step(job: Timed) -> None:
 def test_the_runtime_is_seen_to_start(job: Timed) -> None:
     assert 0 < job.report["badput_seconds"]["TPU_INITIALIZATION"] < 30
     assert set(job.report["plugins"]) >= {"torch", "torch_xla"}
+
+
+def test_a_save_between_an_optimizers_step_and_its_marker_is_a_save(tmp_path: Path) -> None:
+    planted = float(trained(tmp_path, str(SCRIPTS / "saves_before_marker_xla.py")).stdout.split()[-1])
+    report = reported(tmp_path / "runs" / "job")
+    saved = report["badput_seconds"]["UNPRODUCTIVE_CHECKPOINT_SAVE_TIME"]
+    assert planted <= saved + 0.001 <= planted + 0.4
+    assert report["badput_detail"]["PROGRAM_STARTUP"].get("LOWER", 0.0) < 0.3
+    assert report["badput_detail"]["OTHER"].get("SLOW_STEP", 0.0) < 0.3

@@ -34,7 +34,7 @@ _DOCTOR = """Find out why nothing is measured, or nothing is sent.
 
 Each line says what is, what it means and what to do. RUN is a run's name or its directory; without
 it, the newest run below $GOODPUT_DIR (./goodput). Exit code 1 if something is wrong."""
-_AGENT = """Send what a run records to where GOODPUT_EXPORTERS says (cloud-logging), until it is over.
+_AGENT = """Send what a run records to where GOODPUT_EXPORTERS and the script's monitors say, until it is over.
 
 The training process starts it by itself; by hand it serves a container beside the trainer, and what an
 outage left behind. One agent sends; a second one stands by."""

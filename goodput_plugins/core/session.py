@@ -274,13 +274,20 @@ def current() -> Session:
             ending.at_end(session.close)
             os.register_at_fork(after_in_child=session.abandon)
             env.warn_once()
+            note(**_noted)
     return session
 
 
+_noted: dict[str, bool] = {}
+"""What was noted before there was a session."""
+
+
 def note(**arguments: bool) -> None:
-    """Tell what a script passed to Google's API, if this process has a session."""
+    """Tell what a script passed to Google's API, once this process has a session."""
     session = _of_process.get("session")
-    if session is not None:
+    if session is None:
+        _noted.update(arguments)
+    else:
         for name, value in arguments.items():
             session.recorder.fact(Fact.ARGUMENT, of=name, count=int(value))
 

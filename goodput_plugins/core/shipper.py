@@ -30,6 +30,8 @@ ASKED = "asked"
 """There: the exporters that its recorders ask for, each with a log's name; the rest is what its monitors want."""
 ASKS, VALUES, SENT, UNSENT = b"flush", b"values", b"sent", b"unsent"
 """What the agent is asked for: that everything be sent; that the last values be. And its answers."""
+LONGEST_WAIT = 86_400.0
+"""No exit waits longer, s, whatever it was told; a socket takes no time beyond some years."""
 RETRY = 0.05
 """While the agent is not there yet it is asked again after so long, s."""
 STARTING = 5.0
@@ -254,7 +256,7 @@ def _ask(folder: Path, patience: float, expected: float, what: bytes = ASKS) -> 
     """
     import _socket
 
-    until = time.monotonic() + patience
+    until = time.monotonic() + min(patience, LONGEST_WAIT)
     with_answer = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
     try:
         with_answer.bind(b"")  # a name that only the kernel knows

@@ -17,6 +17,8 @@ _CURES = {
     "folder has more.",
 }
 """What to do for an exporter that gets nothing and does not send to Google Cloud."""
+PULLED = "prometheus"
+"""What asks the agent for values itself, and has none when that has gone."""
 STARTING_SECONDS = 30
 """An agent is there so long after its run's process began."""
 LATE_SECONDS = 180
@@ -100,8 +102,26 @@ def values(case: Case) -> Iterator[Diagnosis]:
                 "It lacks the values of that time; journals and `goodput report` have everything.",
                 _CURES.get(name, "Look at the lines on Google Cloud here, and into agent.log in the run's folder."),
             )
+        elif last and name != PULLED and last < _ended(case) - 1e9:
+            yield wrong(
+                "values",
+                f"{name}: {since}, before the run ended",
+                "The agent went without the final ones; journals and `goodput report` have everything.",
+                "Send them: goodput agent RUN",
+            )
         elif last:
             yield ok("values", f"{name}: {since}")
+
+
+def _ended(case: Case) -> float:
+    """When the run ended, ns since the epoch, if it has and its agent has gone; 0 otherwise."""
+    if case.folder is None or NameLock(AGENT).is_taken(case.folder):
+        return 0.0
+    try:
+        report = case.report
+    except UnusableData:
+        return 0.0  # told as the journal's fault
+    return 0.0 if report is None or report.status == "running" else float(report.attempts[-1].end)
 
 
 def _late(case: Case) -> float:

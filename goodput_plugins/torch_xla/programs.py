@@ -126,7 +126,7 @@ class Programs:
             loads += activity is Activity.CACHE_LOAD
             of = None if activity is Activity.CACHE_LOAD and loads > loaded else name  # it is compiled after all
             self._recorder.span(activity, sample.start, sample.end - sample.start, name=of)
-            began = sample.end
+            began = max(marker, sample.end)
         self._tell_cache(what, loaded)
 
     def _new_samples(self) -> list[tuple[Sample, Activity]]:

@@ -1,6 +1,6 @@
 """Trains with Lightning and ends in one of several ways. It knows nothing of goodput-plugins.
 
-    python lightning_ending.py HOW
+python lightning_ending.py HOW
 """
 
 import os

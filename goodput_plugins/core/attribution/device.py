@@ -51,11 +51,12 @@ def on_device(
 ) -> DeviceSteps:
     """Steps by the device's clock. A step that was not sampled keeps the device busy to the next.
 
-    Where work is ``deferred`` to the end of a call, all compiling in it comes before the work.
+    Where work is ``deferred`` to the end of a call, all compiling in it comes before the work, and so does a save that
+    was over before the work was done: it would have had to wait for it.
 
     Comprehensions choose the larger of two, since a call of ``max`` for each of a million steps is slow.
     """
-    handed = _compiled(called, done, pieces) if deferred else _handed(called, pieces, until)
+    handed = _prepared(called, done, pieces) if deferred else _handed(called, pieces, until)
     free = [when if when > call else call for when, call in zip(done, called, strict=True)]
     for step, moment in handed.items():
         free[step] = max(done[step], moment)
@@ -100,13 +101,14 @@ def _handed(called: Sequence[int], pieces: Sequence[Piece], until: int) -> dict[
     return handed
 
 
-def _compiled(called: Sequence[int], done: Sequence[int], pieces: Sequence[Piece]) -> dict[int, int]:
-    """When a call that compiled had compiled what it handed over."""
+def _prepared(called: Sequence[int], done: Sequence[int], pieces: Sequence[Piece]) -> dict[int, int]:
+    """When a call that compiled or saved before it handed work over had done that."""
     handed: dict[int, int] = {}
     for piece in pieces:
-        step = bisect_right(called, piece.start) - 1
-        compiles = piece.source[0] is Bucket.PROGRAM_STARTUP and step >= 0
-        if compiles and (done[step] == UNKNOWN or piece.end <= done[step]):
+        step, source = bisect_right(called, piece.start) - 1, piece.source[0]
+        if step < 0 or source not in (Bucket.PROGRAM_STARTUP, Bucket.SAVE):
+            continue
+        if source is Bucket.PROGRAM_STARTUP if done[step] == UNKNOWN else piece.end <= done[step]:
             handed[step] = piece.end
     return handed
 
