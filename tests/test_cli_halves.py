@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,28 @@ def test_a_report_in_two_halves_is_that_of_one_process(folder: Path) -> None:
     halved, forks = run(COMMAND, "report", str(folder), "--json")
     whole, none = run("halves.BIG = 10**9\n" + COMMAND, "report", str(folder), "--json")
     assert halved == whole and '"unusable-journal"' in whole
+    assert int(forks) > 0 and int(none) == 0
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of two attempts, some pieces long."""
+    path = tmp_path_factory.mktemp("export") / "entries.json"
+    told = [
+        {"job_name": "big", key: 1_780_000_000 + 4_000 * attempt + at, **number}
+        for attempt in range(2)
+        for at in range(3_000)
+        for key, number in (("job_start_time", {}), ("step_start_time", {"step_count": 2_000 * attempt + at}))
+        if number or not at
+    ]
+    path.write_text(json.dumps([{"insertId": str(at), "jsonPayload": one} for at, one in enumerate(told)], indent=2))
+    return path
+
+
+def test_an_export_in_two_halves_is_that_of_one_process(export: Path) -> None:
+    halved, forks = run(COMMAND, "report", str(export), "--json")
+    whole, none = run("halves.BIG = 10**9\n" + COMMAND, "report", str(export), "--json")
+    assert halved == whole and '"wasted-progress"' in whole
     assert int(forks) > 0 and int(none) == 0
 
 

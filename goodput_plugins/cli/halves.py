@@ -21,11 +21,11 @@ BIG = 8_000_000
 """Fewer bytes are read in less than half a second."""
 
 
-def worth_it(folder: Path) -> bool:
-    """Whether to read the files of a directory in two halves."""
+def worth_it(path: Path) -> bool:
+    """Whether to read a file, or those of a directory, in two halves."""
     try:
-        big = sum(file.stat().st_size for file in folder.iterdir()) > BIG
-    except OSError:  # it is none, or one of them has gone
+        big = sum(file.stat().st_size for file in (path.iterdir() if path.is_dir() else [path])) > BIG
+    except OSError:  # there is none, or one of them has gone
         return False
     return big and threading.active_count() == 1 and has_idle_processor()
 

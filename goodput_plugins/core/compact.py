@@ -137,10 +137,14 @@ class Attempts:
         if min(segment, first, began) < 0:
             return False
         self._starts[str(run), attempt] = began
-        parts = self._parts[str(run), attempt]
-        if len(lines) > len(parts.get((segment, first), "")):
-            parts[segment, first] = lines
+        self._put((str(run), attempt), (segment, first), lines)
         return True
+
+    def _put(self, attempt: tuple[str, str], place: tuple[int, int], lines: str) -> None:
+        """Keep the lines of a stretch, if they are more than those that are known of it."""
+        parts = self._parts[attempt]
+        if len(lines) > len(parts.get(place, "")):
+            parts[place] = lines
 
     def __bool__(self) -> bool:
         return bool(self._parts)
@@ -149,7 +153,8 @@ class Attempts:
         """Take in all that another one holds."""
         self._starts |= other._starts
         for attempt, parts in other._parts.items():
-            self._parts[attempt] |= parts
+            for place, lines in parts.items():
+                self._put(attempt, place, lines)
 
     def log(self, run: str) -> RunLog:
         """What the entries tell of the primary process."""

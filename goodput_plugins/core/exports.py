@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, BinaryIO
@@ -21,6 +21,8 @@ LONGEST = 64 * 1024 * 1024
 
 _SPACE = b" \t\r\n"
 _BETWEEN = re.compile(r"\}\s*,?\s*(?=\{)")
+_COMMA = re.compile(rb"(?<=\})\s*,\s*(?=\{)")
+_NEW_LINE = re.compile(rb"\n")
 _SEPARATOR = re.compile(r"[\s,\0]*")
 _DECODER = json.JSONDecoder()
 
@@ -56,9 +58,9 @@ class Column:
 
     key: str
     job: Any
-    times: Sequence[Any]
-    numbers: Sequence[Any]
-    written: Sequence[datetime | None]
+    times: list[Any]
+    numbers: list[Any]
+    written: list[datetime | None]
 
 
 @dataclass
@@ -69,25 +71,51 @@ class Piece:
         entries: all but those in columns.
         broken: how many others were torn or no JSON.
         columns: steps and waits.
+        plain: it was nothing but entries, and would be the same in a file of its own.
     """
 
     entries: list[Entry] = field(default_factory=list)
     broken: int = 0
     columns: list[Column] = field(default_factory=list)
+    plain: bool = True
 
 
-def pieces(file: BinaryIO) -> Iterator[Piece]:
-    """The entries of a file that was opened in binary mode."""
-    data = file.read(PIECE).removeprefix(b"\xef\xbb\xbf").lstrip()
-    if data.startswith(b"["):
-        data, cut = data[1:], _of_list
-    else:
-        cut = _of_lines if _parsed(data.partition(b"\n")[0]) is not None else _of_text
-    while more := file.read(PIECE):
+def pieces(file: BinaryIO, part: tuple[int, int | None] = (0, None)) -> Iterator[Piece]:
+    """The entries of a file that was opened in binary mode, or of one of its :func:`halves`."""
+    start, stop = part
+    data, cut = _beginning(file)
+    if start:
+        file.seek(start)
+        data = b""
+    while more := file.read(PIECE if stop is None else min(PIECE, stop - file.tell())):
         piece, data = cut(data, False)
         yield piece
         data += more
     yield cut(data, True)[0]
+
+
+def halves(file: BinaryIO, size: int) -> list[tuple[int, int | None]]:
+    """From where to where each half of a file of so many bytes goes; nothing if that cannot be seen.
+
+    Where a piece of one is not plain it may have been cut inside an entry.
+    """
+    cut = _beginning(file)[1]
+    middle = file.seek(size // 2)
+    between = (_COMMA if cut is _of_list else _NEW_LINE).search(file.read(PIECE))
+    if cut is _of_text or between is None or middle < PIECE:
+        return []
+    return [(0, middle + between.start()), (middle + between.end(), None)]
+
+
+_Cut = Callable[[bytes, bool], tuple[Piece, bytes]]
+
+
+def _beginning(file: BinaryIO) -> tuple[bytes, _Cut]:
+    """The first bytes of what holds the entries, and what cuts them up."""
+    data = file.read(PIECE).removeprefix(b"\xef\xbb\xbf").lstrip()
+    if data.startswith(b"["):
+        return data[1:], _of_list
+    return data, _of_lines if _parsed(data.partition(b"\n")[0]) is not None else _of_text
 
 
 def entry_of(parsed: Any) -> Entry:
@@ -141,12 +169,12 @@ def _of_lines(data: bytes, last: bool) -> tuple[Piece, bytes]:
         return piece, data[end:]
     parsed = [_parsed(line) for line in lines]
     told = [entry_of(entry) for entry in parsed if entry is not None]
-    return Piece(told, len(parsed) - len(told)), data[end:]
+    return Piece(told, len(parsed) - len(told), plain=False), data[end:]
 
 
 def _of_text(data: bytes, last: bool) -> tuple[Piece, bytes]:
     """The entries one by one, whatever stands between them, and the rest."""
-    text, piece, at = data.decode("utf-8", "replace"), Piece(), 0
+    text, piece, at = data.decode("utf-8", "replace"), Piece(plain=False), 0
     while True:
         separator = _SEPARATOR.match(text, at)
         at = separator.end() if separator is not None else at

@@ -12,11 +12,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from io import BufferedReader
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from goodput_plugins.core import straight
+from goodput_plugins.core.attribution import Each
 from goodput_plugins.core.errors import UnusableData
-from goodput_plugins.core.exports import Column, entry_of, pieces
+from goodput_plugins.core.exports import Column, entry_of, halves, pieces
 from goodput_plugins.core.lives import COPY_NS, split
 from goodput_plugins.core.runlog import Life, RunLog
 from goodput_plugins.core.told import Told
@@ -35,24 +37,52 @@ def read_entries(entries: Iterable[Any]) -> list[RunLog]:
     return jobs.logs()
 
 
-def read_export(file: BufferedReader[Any], source: str) -> list[RunLog]:
+def read_export(file: BufferedReader[Any], path: Path, each: Each = map) -> list[RunLog]:
     """The same for a file that was opened in binary mode; it is never held in whole.
+
+    Args:
+        file: it, or what is packed in it.
+        path: where it is.
+        each: by what its halves are read; ``map``: it is read from the beginning to the end.
 
     Raises:
         UnusableData: these are no log entries at all.
     """
     if not _is_text(file.peek()):
-        raise UnusableData(f"{source}: is a binary file, neither a journal nor exported log entries.")
+        raise UnusableData(f"{path}: is a binary file, neither a journal nor exported log entries.")
+    jobs = (_in_halves(path, each) if each is not map else None) or _read(file)
+    if jobs.empty:
+        raise UnusableData(
+            f"{path}: is neither a journal nor log entries as `gcloud logging read --format=json` prints them."
+        )
+    return jobs.logs()
+
+
+def _read(file: BinaryIO, part: tuple[int, int | None] = (0, None)) -> Jobs:
+    """What a file tells, or a part of it."""
     jobs = Jobs()
-    for piece in pieces(file):
+    for piece in pieces(file, part):
         jobs.add(piece.entries)
         jobs.add_columns(piece.columns)
         jobs.skip(piece.broken, "no JSON")
-    if jobs.empty:
-        raise UnusableData(
-            f"{source}: is neither a journal nor log entries as `gcloud logging read --format=json` prints them."
-        )
-    return jobs.logs()
+        jobs.plain &= piece.plain
+    return jobs
+
+
+def _in_halves(path: Path, each: Each) -> Jobs | None:
+    """What both halves of a file tell; None if it cannot be cut there."""
+
+    def read(part: tuple[int, int | None]) -> Jobs:
+        with path.open("rb") as own:
+            return _read(own, part)
+
+    with path.open("rb") as file:
+        parts = halves(file, path.stat().st_size)
+    told: list[Jobs] = list(each(read, parts))
+    if not told or not all(half.plain for half in told):
+        return None
+    told[0].join(told[1])
+    return told[0]
 
 
 def _is_text(data: bytes) -> bool:
@@ -69,6 +99,8 @@ class Jobs:
     def __init__(self) -> None:
         self.empty = True
         """Nothing with a payload has been seen."""
+        self.plain = True
+        """What was read was nothing but entries."""
         self._jobs: dict[str, Told] = defaultdict(Told)
         self._nameless = Told()
 
@@ -104,6 +136,13 @@ class Jobs:
         """Count entries that could not be read at all."""
         if count:
             self._nameless.skipped[reason] += count
+
+    def join(self, other: Jobs) -> None:
+        """Take in all that another one holds."""
+        self.empty &= other.empty
+        self._nameless.join(other._nameless)
+        for name, told in other._jobs.items():
+            self._jobs[name].join(told)
 
     def logs(self) -> list[RunLog]:
         """The logs of all jobs, by name."""

@@ -40,7 +40,8 @@ def read(path: Path, each: Each = map) -> list[RunLog]:
 
     Args:
         path: where they are.
-        each: by what the attempts in a directory are read; another one than ``map`` may do several at once.
+        each: by what the attempts in a directory, or the halves of an export, are read; another one than
+            ``map`` may do several at once.
 
     Raises:
         UnusableData: there is nothing there that can be used; the text says what was found.
@@ -51,7 +52,7 @@ def read(path: Path, each: Each = map) -> list[RunLog]:
         with BufferedReader(path.open("rb", 0), LONGEST_HEADER) as opened:
             file = _unpacked(opened)
             is_export = first_line(file.peek()) is None
-            logs = read_export(file, str(path)) if is_export else None
+            logs = read_export(file, path, each if file is opened else map) if is_export else None
             data = b"" if is_export else file.read()
     except FileNotFoundError:
         raise UnusableData(f"{path}: there is no such file or directory.") from None

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import compress, repeat, zip_longest
-from operator import floordiv, sub
+from operator import sub
 from typing import Any
 
 from goodput_plugins.core.compact import Attempts
@@ -88,7 +88,7 @@ class Told:
             return
         times = [payload[key] for payload in payloads]
         numbers = [payload.get("step_count") for payload in payloads] if key == COLUMNS[0] else []
-        self.add_column(Column(key, None, times, numbers, written))
+        self.add_column(Column(key, None, times, numbers, list(written)))
 
     def add_column(self, column: Column) -> None:
         """Take in steps, or begins or ends of waits."""
@@ -102,7 +102,7 @@ class Told:
             self._translate(payloads, column.written)
             return
         if is_step:
-            self.numbers.extend(numbers)
+            self.numbers.fromlist(numbers)
         kind = {COLUMNS[0]: self.steps, COLUMNS[1]: self.begins, COLUMNS[2]: self.ends}[column.key]
         kind.extend(times, _all_nanoseconds_of(column.written))
 
@@ -157,11 +157,14 @@ def _nanoseconds_of(written: datetime | None) -> int:
 
 
 def _all_nanoseconds_of(written: Sequence[datetime | None]) -> list[int]:
-    try:
-        since = map(sub, written, repeat(_EPOCH))
-        return [time * 1000 for time in map(floordiv, since, repeat(_MICROSECOND))]
-    except TypeError:  # some do not say
+    earliest = None if None in written else min(filter(None, written))
+    if earliest is None:
         return list(map(_nanoseconds_of, written))
+    since = list(map(sub, written, repeat(earliest)))
+    if max(since).days:
+        return list(map(_nanoseconds_of, written))
+    base = _nanoseconds_of(earliest)
+    return [base + span.seconds * 1_000_000_000 + span.microseconds * 1_000 for span in since]
 
 
 def nanoseconds(values: Sequence[Any]) -> list[int] | None:
