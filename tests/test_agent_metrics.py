@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,14 +23,9 @@ from metric_service import serving
 from running import Runner, reported
 from sending import Job, board, free_port, scrape, until
 
-from goodput_plugins.agent import reports
-from goodput_plugins.agent.making import LAST, Last, Maker
-from goodput_plugins.agent.metrics import Metrics, Slot
-from goodput_plugins.agent.reports import Reports
-from goodput_plugins.agent.settings import Settings, settings
-from goodput_plugins.agent.status import Status, log
+from goodput_plugins.agent.making import LAST
+from goodput_plugins.agent.settings import settings
 from goodput_plugins.core.shipper import MONITOR
-from goodput_plugins.exporters import Snapshot
 from goodput_plugins.exporters.series import Wanted
 
 # --- a run, from its start to the last word -----------------------------------------------------------
@@ -166,6 +159,12 @@ def test_prometheus_sees_the_report(told: Told) -> None:
     assert told.scraped["goodput_elapsed_seconds", run] == pytest.approx(told.report["elapsed_seconds"], abs=1e-6)
     sources = {dict(labels)["source"]: v for (name, labels), v in told.scraped.items() if "badput_seconds" in name}
     assert sources == pytest.approx(badput(told.report), abs=1e-6)
+
+
+def test_the_agent_says_at_last_what_it_sent(told: Told) -> None:
+    sent = told.status["exporters"]["cloud-monitoring"]["sent"]
+    (last,) = [line for line in told.job.log.splitlines() if " done" in line]
+    assert f"cloud-monitoring: {sent} values sent" in last and "prometheus: nothing failed" in last
 
 
 def test_the_script_does_not_wait_for_the_next_point(told: Told) -> None:
@@ -321,136 +320,3 @@ def test_variables_win_over_monitors_which_win_over_defaults(tmp_path: Path) -> 
 def test_what_monitors_want_that_cannot_be_read_is_nothing(tmp_path: Path, held: str) -> None:
     (tmp_path / MONITOR).write_text(held)
     assert settings([], tmp_path, {}).wanted == {}
-
-
-# --- the thread ---------------------------------------------------------------------------------------
-
-
-class Memory:
-    """An exporter that remembers, or fails."""
-
-    def __init__(self, fault: Exception | None = None) -> None:
-        self.snapshots: list[Snapshot] = []
-        self.fault = fault
-        self.closed = False
-
-    name = "memory"
-
-    def export(self, snapshot: Snapshot) -> None:
-        if self.fault is not None:
-            raise self.fault
-        self.snapshots.append(snapshot)
-
-    def status(self) -> Mapping[str, object]:
-        return {"sent": len(self.snapshots)}
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def recorded(folder: Path) -> Path:
-    """A run of 100 steps that ended a moment ago."""
-    start = time.time_ns() - 60 * 10**9
-    lines = [{"schema": "goodput-journal/1", "run": "r", "attempt": "a", "start": start}, ["start", start]]
-    lines += [["s", start + (1 + number) * 500_000_000, 0, number] for number in range(100)]
-    lines += [["end", start + 52 * 10**9, 0, None, None, "completed"]]
-    (folder / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return folder
-
-
-def test_a_fault_of_one_exporter_is_told_once_and_keeps_nothing_from_the_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    good, bad, status = Memory(), Memory(OSError("no space")), Status()
-    plan = {"bad": (1, lambda: bad), "good": (1, lambda: good)}
-    sending = Metrics(recorded(tmp_path), lambda: Settings(interval=0.2), lambda _: plan, status)
-    sending.start()
-    until(lambda: bad.fault is None or status.exporters.get("bad", {}).get("faults", 0) not in (0, 1))
-    sending.ask()
-    until(lambda: sending.is_kept() and sending.is_sent())
-    sending.finish()
-    assert len(good.snapshots) >= 2 and good.snapshots[-1].report.steps.last == 99
-    assert good.closed and bad.closed
-    assert capsys.readouterr().out.count("bad: OSError: no space") == 1
-    assert "no space" in str(json.loads((tmp_path / "agent.json").read_text())["exporters"]["bad"]["last_error"])
-
-
-def test_an_exporter_is_made_anew_when_what_it_depends_on_changes(tmp_path: Path) -> None:
-    made: list[Memory] = []
-    depends = [1]
-
-    def make() -> Memory:
-        made.append(Memory())
-        return made[-1]
-
-    sending = Metrics(
-        recorded(tmp_path), lambda: Settings(interval=600), lambda _: {"one": (depends[0], make)}, Status()
-    )
-    sending.start()
-    until(lambda: made and made[0].snapshots)
-    depends[0] = 2
-    until(lambda: len(made) == 2 and made[1].snapshots)
-    sending.finish()
-    assert made[0].closed and made[1].closed
-
-
-def test_what_reads_the_whole_history_is_done_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, asked = Reports(recorded(tmp_path)), Settings(windows=(30, 3600))
-    by_ideal = Settings(windows=(30, 3600), ideal=400_000_000)
-
-    def told(wanted: Settings, *, final: bool = False) -> tuple[set[int], int] | None:
-        found = made.snapshot(time.time_ns(), wanted, final=final)
-        return found and (set(found.windows), round((found.report.steps.ideal or 0) / 1e8))
-
-    assert told(asked) == ({30, 3600}, 5)
-    monkeypatch.setattr(reports, "SELDOM", 1e9)
-    assert told(asked) == (set(), 5) and told(by_ideal) is None
-    assert told(asked, final=True) == ({30, 3600}, 5)
-    assert told(by_ideal, final=True) == ({30, 3600}, 4)
-
-
-def test_when_points_were_written_last_is_kept_for_each_workload(tmp_path: Path) -> None:
-    one, other = Last(tmp_path, "p/l/0"), Last(tmp_path, "p/l/1")
-    assert one.read() == 0
-    one.save(7)
-    other.save(8)
-    assert (one.read(), other.read()) == (7, 8)
-    assert (Last(tmp_path, "p/l/0").read(), Last(tmp_path, "p/l/1").read()) == (7, 8)  # by the next agent
-    (tmp_path / LAST).write_text("[")
-    assert Last(tmp_path, "p/l/0").read() == 0
-    Last(tmp_path / "gone", "w").save(7)  # a disk that takes nothing
-
-
-def test_a_port_that_is_taken_is_tried_again(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        wanted = settings(["prometheus"], tmp_path, {"GOODPUT_PROMETHEUS_ADDRESS": f"127.0.0.1:{port}"})
-        slot = Slot("prometheus", *Maker("r", tmp_path, {}).plan(wanted)["prometheus"])
-        snapshot = Reports(recorded(tmp_path)).snapshot(time.time_ns(), wanted, final=False)
-        assert snapshot is not None
-        slot.export(snapshot)
-        assert "in use" in str(slot.status()["last_error"])
-    slot.export(snapshot)
-    assert scrape(port) and "last_error" not in slot.status()
-    slot.close()
-
-
-def test_a_full_disk_under_the_agents_own_log_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Path("/dev/full").open("w") as full:
-        monkeypatch.setattr(sys, "stdout", full)
-        log("something")
-        with suppress(OSError):
-            full.close()
-
-
-def test_without_credentials_it_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere.json")
-    environ = {"GOODPUT_PROJECT": "p", "GOODPUT_LOCATION": "l", "GCE_METADATA_HOST": "127.0.0.1:9"}
-    wanted = settings(["cloud-monitoring"], tmp_path, environ)
-    sending = Metrics(recorded(tmp_path), lambda: wanted, Maker("r", tmp_path, environ).plan, Status())
-    sending.start()
-    sending.ask()
-    until(sending.is_sent)
-    sending.finish()
-    told = json.loads((tmp_path / "agent.json").read_text())["exporters"]["cloud-monitoring"]
-    assert "there are no credentials" in told["last_error"] and told["faults"] >= 1

@@ -2,17 +2,22 @@
 
 A second agent finds it taken, and stands by. The training process asks here, at its end, that
 everything be sent, and gets its answer once it is; and so when a monitor of the script's stops, for the last values.
+An agent that stands by knocks, to tell by which variables it would send.
 """
 
 from __future__ import annotations
 
 import select
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from goodput_plugins.core.name_lock import AGENT, address
-from goodput_plugins.core.shipper import ASKS, SENT, UNSENT, VALUES
+from goodput_plugins.core.shipper import ASKS, NOTHING_WANTED, SENT, STANDS_BY, UNSENT, VALUES
+
+LONGEST = 4096
+"""No message is longer, bytes."""
 
 
 class Door:
@@ -22,13 +27,18 @@ class Door:
         waiting: the addresses of those that wait until everything is sent.
         watching: and of those that wait for the last values.
         asked: how often somebody asked.
+        knocks: how often an agent that stands by did.
+        hear: gives the answer to what an agent that stands by tells, or a trainer that wants nothing sent.
     """
 
     def __init__(self) -> None:
         self.waiting: list[bytes] = []
         self.watching: list[bytes] = []
         self.asked = 0
+        self.knocks = 0
+        self.hear: Callable[[bytes], bytes] = lambda message: b""
         self._socket: socket.socket | None = None
+        self._knocking: socket.socket | None = None
 
     @property
     def is_waited_at(self) -> bool:
@@ -45,7 +55,22 @@ class Door:
             return False
         held.setblocking(False)
         self._socket = held
+        if self._knocking is not None:
+            self._knocking.close()
         return True
+
+    def knock(self, folder: Path, message: bytes) -> bytes:
+        """Tell something to the agent that serves; what it answered to the last time, if it did."""
+        if self._knocking is None:
+            self._knocking = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._knocking.bind("")  # a name that only the kernel knows
+            self._knocking.setblocking(False)
+        answer = b""
+        with suppress(OSError):  # it has not answered yet
+            answer = self._knocking.recv(LONGEST)
+        with suppress(OSError):  # it has gone meanwhile, or does not listen now
+            self._knocking.sendto(message, address(folder, AGENT))
+        return answer
 
     def wait(self, seconds: float) -> None:
         """Wait so long, or until somebody asks for something."""
@@ -55,12 +80,18 @@ class Door:
         select.select([self._socket], [], [], max(0.0, seconds))
         while True:
             try:
-                message, sender = self._socket.recvfrom(64)
+                message, sender = self._socket.recvfrom(LONGEST)
             except OSError:
                 return
-            if isinstance(sender, bytes) and sender and message in (ASKS, VALUES):
-                (self.waiting if message == ASKS else self.watching).append(sender)
-                self.asked += 1
+            self._take(message, sender if isinstance(sender, bytes) else b"")
+
+    def _take(self, message: bytes, sender: bytes) -> None:
+        if message.startswith((STANDS_BY, NOTHING_WANTED)):
+            self.knocks += message.startswith(STANDS_BY)
+            self._tell([sender] if sender else [], self.hear(message))
+        elif sender and message in (ASKS, VALUES):
+            (self.waiting if message == ASKS else self.watching).append(sender)
+            self.asked += 1
 
     def wake(self) -> None:
         """End the wait that goes on; a signal handler or another thread may call it."""

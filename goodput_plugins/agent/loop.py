@@ -29,6 +29,10 @@ LOST = ALIVE_NS / 1e9 + 1.0
 """So long it waits if reports still tell that the run goes on, s: it is lost when its last sign is older than that."""
 GIVE_UP = 3600.0
 """So long after the trainer's end what cannot be sent is left to the next agent, s."""
+LAST_WORD = 25.0
+"""So long a run's last word may take: Cloud Monitoring takes a point each 10 s, s."""
+HASTE = 5.0
+"""And so long where another agent has it, s."""
 LEAVE = 20.0
 """So long after it was told to go the agent goes, though the trainer lives, s."""
 
@@ -41,7 +45,9 @@ class Reports(Protocol):
     def is_kept(self) -> bool: ...
     def is_sent(self) -> bool: ...
     def is_running(self) -> bool: ...
-    def finish(self) -> None: ...
+    def finish(self, *, last: bool) -> None: ...
+    def is_over(self) -> bool: ...
+    def cut_short(self) -> None: ...
 
 
 class Agent:
@@ -87,9 +93,17 @@ class Agent:
         self._alive_at = clock()
         self._asked_at = 0.0
         self._leave_at = float("inf")
+        self._hands_over = False
+        self._knocks = 0
+
+    def hand_over(self) -> None:
+        """Go once everything was tried: another agent stands by, and goes on with what is left."""
+        self._hands_over = True
+        self.leave()
 
     def leave(self) -> None:
-        """Go when the trainer has gone, or soon."""
+        """Go when the trainer has gone, or another agent stands by, or soon."""
+        self._knocks = self._door.knocks
         self._leave_at = min(self._leave_at, self._clock() + LEAVE)
         self._door.wake()
 
@@ -103,13 +117,22 @@ class Agent:
                 break
             self._wait()
         if self._reports is not None:
-            self._reports.finish()
+            self._say_last_word(self._reports)
         self._status.state = "done"
         self._status.unsent = sum(turn.duty.unsent() for turn in self._turns)
         self._status.save(self._folder)
-        sent = f": {self._status.entries} entries were sent" if self._status.entries else ""
-        left = f"; {self._status.unsent} bytes are left to the next agent" if self._status.unsent else ""
-        log(f"done{sent}{left}.")
+        sums = "; ".join(self._status.sums())
+        log(f"done: {sums}." if sums else "done.")
+
+    def _say_last_word(self, reports: Reports) -> None:
+        """Wait until it is said; an agent that stands by meanwhile has newer ones to say."""
+        reports.finish(last=not self._hands_over)
+        until = self._clock() + (HASTE if self._hands_over else LAST_WORD)
+        knocks = self._door.knocks
+        while not reports.is_over() and self._clock() < until:
+            self._door.wait(ASKED)
+            if self._door.knocks != knocks:
+                reports.cut_short()
 
     def round(self) -> bool:
         """Do what is due; whether everything is done."""
@@ -158,12 +181,18 @@ class Agent:
         if self._door.is_waited_at and not waiting:
             self._asked_at = self._clock()
 
+    def _is_tried(self, all_done: bool) -> bool:
+        """Whether all that can be sent by now is."""
+        failed = any(turn.error for turn in self._turns)
+        return failed or (all_done and (self._reports is None or self._reports.is_kept()))
+
     def _is_over(self, all_done: bool) -> bool:
         """Whether there is nothing left to do, or no time for it."""
         now, grown = self._clock(), newest(self._folder)
+        self._hands_over |= self._leave_at < float("inf") and self._door.knocks > self._knocks
         if grown != self._seen or self._trainer_lives():
             self._seen, self._alive_at = grown, now
-        if now >= self._leave_at:
+        if now >= self._leave_at or (self._hands_over and self._is_tried(all_done)):
             return True
         silent = now - self._alive_at
         if self._stay and self._leave_at == float("inf"):

@@ -8,7 +8,7 @@ of one is told once, counted, and tried again at the next round.
     metrics = Metrics(folder, settings, plan, status, told=door.wake)
     metrics.start()
     metrics.ask()           # somebody wants the last values: they are sent now
-    metrics.finish()        # the run is over: its last word
+    metrics.finish()        # the run is over: its last word; metrics.is_over() once that is said
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from goodput_plugins.agent.reports import Reports
 from goodput_plugins.agent.settings import Settings
+from goodput_plugins.agent.slot import Slot
 from goodput_plugins.agent.status import Status, log
 from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.report import Report
@@ -29,68 +29,8 @@ from goodput_plugins.exporters import Exporter, Snapshot
 
 LOOK = 1.0
 """Seconds between two looks whether a monitor of the script's wants something else."""
-PACED = frozenset({"cloud-monitoring"})
-"""Exporters that take a point only now and then: what others wait for does not wait for them."""
-LAST_WORD = 25.0
-"""So long a run's last word may take: Cloud Monitoring takes a point each 10 s, s."""
-
 Plan = Mapping[str, tuple[object, Callable[[], Exporter]]]
 """For each exporter what it depends on, and what makes it."""
-
-
-@dataclass
-class Slot:
-    """An exporter that is wanted, made when it is first needed.
-
-    Attributes:
-        name: the exporter's.
-        depends: on what; another one is made when that changes.
-        make: makes it.
-        exporter: it; None as long as it could not be made.
-        error: what the last try failed with.
-        faults: how many tries did.
-    """
-
-    name: str
-    depends: object
-    make: Callable[[], Exporter]
-    exporter: Exporter | None = None
-    error: str = ""
-    faults: int = 0
-
-    @property
-    def paced(self) -> bool:
-        """Whether its last word may have to wait."""
-        return self.name in PACED
-
-    def export(self, snapshot: Snapshot) -> bool:
-        """Hand it a snapshot; whether it sent something."""
-        try:
-            if self.exporter is None:
-                self.exporter = self.make()
-            before = self.exporter.status().get("sent")
-            self.exporter.export(snapshot)
-            sent = self.exporter.status().get("sent") != before
-            told = str(self.exporter.status().get("last_error") or "")
-        except Exception as fault:  # of a library, a disk, a network: others go on
-            self.faults += 1
-            sent, told = False, f"{type(fault).__name__}: {' '.join(str(fault).split())[:300]}"
-        if told and told != self.error:
-            log(f"{self.name}: {told}; it is tried again, and the others go on.")
-        self.error = told
-        return sent
-
-    def status(self) -> dict[str, object]:
-        """How it does, for ``agent.json``."""
-        own = {} if self.exporter is None else dict(self.exporter.status())
-        return {**own, "faults": self.faults} | ({"last_error": self.error} if self.error else {})
-
-    def close(self) -> None:
-        """Let go of it."""
-        exporter, self.exporter = self.exporter, None
-        if exporter is not None:
-            with suppress(Exception):
-                exporter.close()
 
 
 class Metrics:
@@ -123,7 +63,10 @@ class Metrics:
         self._reports: Reports | None = None
         self._asked = self._kept = self._sent = 0
         self._last: Report | None = None
-        self._ending = self._running = False
+        self._latest: Snapshot | None = None
+        self._running = self._is_cut = False
+        self._ending = self._ends = False
+        self._last_word = True
         self._due = time.monotonic()
         self._fault = ""
         self._wake = threading.Event()
@@ -150,36 +93,57 @@ class Metrics:
         """Whether the newest report tells that the run goes on, or there is none yet."""
         return self._running
 
-    def finish(self) -> None:
-        """Send the run's last word, and let go of everything."""
+    def finish(self, *, last: bool = True) -> None:
+        """Send the run's last word, unless another agent has that, and let go of everything."""
+        self._last_word = last
         self._ending = True
         self._wake.set()
-        self._thread.join(LAST_WORD)
+
+    def is_over(self) -> bool:
+        """Whether that is done."""
+        return not self._thread.is_alive()
+
+    def cut_short(self) -> None:
+        """What of the last word has to wait is not waited for."""
+        self._is_cut = True
+        self._wake.set()
 
     def nap(self, seconds: float) -> None:
         """Wait on the thread that sends; what is asked for meanwhile ends it."""
-        until, asked, ending = time.monotonic() + seconds, self._sent, self._ending
-        while (left := until - time.monotonic()) > 0 and (asked, ending) == (self._asked, self._ending):
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not self._is_cut and not self._is_asked():
             self._wake.wait(left)
             self._wake.clear()
 
+    def _is_asked(self) -> bool:
+        """Whether something was asked for since this round began."""
+        return (self._asked, self._ending) != (self._sent, self._ends)
+
     def _run(self) -> None:
-        while True:
-            ending, asked = self._ending, self._asked
-            try:
-                self._go_round(asked, last=ending or asked != self._sent)
-            except Exception as fault:
-                self._failed(fault)
-            if self._sent != asked or self._kept != asked:
-                self._kept = self._sent = asked
-                self._told()
-            self._say_late()
-            if ending:
-                break
-            self._wake.wait(max(0.0, min(LOOK, self._due - time.monotonic())))
-            self._wake.clear()
+        while not self._ends:
+            self._ends, asked = self._ending, self._asked
+            if not self._ends or self._last_word:
+                self._turn(asked)
+            if not self._ends:
+                self._wake.wait(max(0.0, min(LOOK, self._due - time.monotonic())))
+                self._wake.clear()
         for slot in self._slots.values():
             slot.close()
+        self._told()
+
+    def _turn(self, asked: int) -> None:
+        try:
+            self._go_round(asked, last=self._ends or asked != self._sent)
+        except Exception as fault:
+            self._failed(fault)
+        if self._sent != asked or self._kept != asked:
+            self._kept = self._sent = asked
+            self._told()
+        if self._ends:
+            self._close_quick()
+        else:
+            self._try_again()
+        self._say_late()
 
     def _go_round(self, asked: int, *, last: bool) -> None:
         """Send if it is time for it."""
@@ -188,6 +152,21 @@ class Metrics:
         if self._take_up(settings) or last or time.monotonic() >= self._due:
             self._due = time.monotonic() + settings.interval
             self._round(settings, asked, last=last)
+
+    def _close_quick(self) -> None:
+        """Let go of exporters that have had their last word: others wait for a port, while these wait for a network."""
+        for slot in self._slots.values():
+            if not slot.paced:
+                slot.close()
+
+    def _try_again(self) -> None:
+        """Hand the newest report to exporters whose port was held by another process."""
+        again = [slot for slot in self._slots.values() if slot.again_at <= time.monotonic()]
+        for slot in again:
+            if self._latest is not None:
+                slot.export(self._latest)
+        if again:
+            self._tell_status()
 
     def _failed(self, fault: Exception) -> None:
         """A fault of ours, or of what was recorded: begin anew at the next round."""
@@ -221,11 +200,13 @@ class Metrics:
         if snapshot is None or snapshot.report == self._last:
             return  # or the run has ended, and that was said
         self._running = snapshot.report.status == "running"
-        now = replace(snapshot, final=False)
+        self._latest = now = replace(snapshot, final=False)
         for slot in self._slots.values():
             if slot.paced and self._kept != asked:
                 self._kept = asked
                 self._told()
+            if slot.paced and self._ends:
+                self._close_quick()
             sent = slot.export(now)
             if last and slot.paced:
                 self._late = [one for one in self._late if one[0] is not slot]
@@ -238,10 +219,9 @@ class Metrics:
         """Send what had to wait for its turn, though its exporter be wanted no longer; an ask comes first."""
         while self._late:
             slot, snapshot = self._late.pop(0)
-            ending = self._ending
             if slot.export(snapshot):
                 self._has_said(snapshot)
-            elif self._asked != self._sent or self._ending != ending:
+            elif self._is_asked():
                 self._late.insert(0, (slot, snapshot))
                 return
             self._tell_status(slot)

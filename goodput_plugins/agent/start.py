@@ -24,6 +24,7 @@ from goodput_plugins.agent.position import Positions
 from goodput_plugins.agent.settings import asked_for, has_monitors, settings
 from goodput_plugins.agent.shipping import Shipping
 from goodput_plugins.agent.status import Status, log
+from goodput_plugins.agent.succession import GO, Succession, standing_by
 from goodput_plugins.agent.tail import Tail
 from goodput_plugins.core import compact, rundir
 from goodput_plugins.core.compact import Stretch
@@ -38,12 +39,15 @@ LOOK = 1.0
 """Seconds between two looks whether the run has begun, or another agent has gone."""
 
 
-def run(name: str, *, stay: bool = False, environ: Mapping[str, str] = os.environ) -> int:
+def run(
+    name: str, *, stay: bool = False, since: int | None = None, environ: Mapping[str, str] = os.environ
+) -> int:
     """Send what a run records until it is over.
 
     Args:
         name: the run's.
         stay: go on after the trainer's end, for the next one.
+        since: when a trainer started this, ns of the monotonic clock; None: no trainer did.
         environ: the environment.
 
     Returns:
@@ -52,7 +56,7 @@ def run(name: str, *, stay: bool = False, environ: Mapping[str, str] = os.enviro
     asked = _Asked()
     folder = rundir.run_dir(name, rundir.root(environ))
     door = Door()
-    if not _stand_by(folder, door, asked, stay):
+    if not _stand_by(folder, door, asked, stay, b"" if since is None else standing_by(since, environ)):
         return 0
     status = Status(dropped=dropped_by_agent(folder))
     status.save(folder)
@@ -65,6 +69,7 @@ def run(name: str, *, stay: bool = False, environ: Mapping[str, str] = os.enviro
         door.wait(0.0)
         door.answer(sent=False)
         return 1
+    door.hear = Succession(since, environ, agent.hand_over, lambda names: _differ(status, folder, names)).hear
     log(f"serving the run {name!r}" + (f"; its journals go to {status.destination}." if status.destination else "."))
     asked.then(agent)
     try:
@@ -74,13 +79,24 @@ def run(name: str, *, stay: bool = False, environ: Mapping[str, str] = os.enviro
     return 0
 
 
-def _stand_by(folder: Path, door: Door, asked: _Asked, stay: bool) -> bool:
-    """Wait until the run has begun and no other agent serves it; False if there is no need to any more."""
+def _differ(status: Status, folder: Path, names: list[str]) -> None:
+    status.differing = names
+    status.save(folder)
+
+
+def _stand_by(folder: Path, door: Door, asked: _Asked, stay: bool, tells: bytes) -> bool:
+    """Wait until the run has begun and no other agent serves it; False if there is no need to any more.
+
+    Args:
+        tells: what to tell the other one.
+    """
     trainer, alive_at = NameLock(), time.monotonic()
     while not asked.to_go:
         if folder.is_dir():
             if door.take(folder):
                 return True
+            if tells and door.knock(folder, tells) == GO:
+                return False
             if stay or trainer.is_taken(folder):
                 alive_at = time.monotonic()
             elif time.monotonic() - alive_at >= SILENT:

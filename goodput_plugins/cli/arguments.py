@@ -132,13 +132,14 @@ def _add_agent(commands: _Commands) -> None:
     parser = _add(commands, "agent", "send what a run records", _AGENT)
     parser.add_argument("run", metavar="RUN", help="the run's name")
     parser.add_argument("--stay", action="store_true", help="go on after the trainer's end, for the next one")
+    parser.add_argument("--since", type=_natural, help=argparse.SUPPRESS)  # a trainer's own, see agent.succession
     parser.set_defaults(command=_agent)
 
 
 def _agent(options: argparse.Namespace) -> int:
     from goodput_plugins.agent import start
 
-    return start.run(options.run, stay=options.stay)
+    return start.run(options.run, stay=options.stay, since=options.since)
 
 
 def _exported(options: argparse.Namespace, now: int) -> int:

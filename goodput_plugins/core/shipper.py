@@ -30,6 +30,9 @@ ASKED = "asked"
 """There: the exporters that its recorders ask for, each with a log's name; the rest is what its monitors want."""
 ASKS, VALUES, SENT, UNSENT = b"flush", b"values", b"sent", b"unsent"
 """What the agent is asked for: that everything be sent; that the last values be. And its answers."""
+STANDS_BY, NOTHING_WANTED = b"stands-by ", b"nothing-wanted "
+"""What it is told: that another agent would take its place; that a trainer wants nothing sent. See
+:mod:`goodput_plugins.agent.succession`."""
 LONGEST_WAIT = 86_400.0
 """No exit waits longer, s, whatever it was told; a socket takes no time beyond some years."""
 RETRY = 0.05
@@ -165,6 +168,8 @@ class Shipper:
             warn_if_ephemeral(folder, self._environ)
         wanted = [name for name in installed(exporters) if name != "off"]
         if not wanted and self._monitors is None:
+            with suppress(OSError):  # there is no agent of an earlier process
+                _tell_nothing_is_wanted(folder)
             return
         try:
             _spawn(_command(run), self._environ_of(folder, wanted), folder / LOG)
@@ -212,7 +217,8 @@ def _command(run: str) -> list[str]:
     """The agent's; with -P no module of the working directory takes the place of a library."""
     if not sys.executable:
         raise OSError("this interpreter does not know its own path")
-    return [sys.executable, "-P", "-m", "goodput_plugins", "agent", "--", run]
+    since = str(time.monotonic_ns())
+    return [sys.executable, "-P", "-m", "goodput_plugins", "agent", "--since", since, "--", run]
 
 
 def _spawn(command: list[str], environ: Mapping[str, str], log: Path) -> None:
@@ -246,6 +252,22 @@ def _inherited() -> list[int]:
         except (OSError, ValueError):
             continue
     return found
+
+
+def _tell_nothing_is_wanted(folder: Path) -> None:
+    """Let the agent that an earlier process left behind go.
+
+    Raises:
+        OSError: there is none.
+    """
+    import _socket
+
+    telling = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
+    try:
+        telling.setblocking(False)
+        telling.sendto(NOTHING_WANTED + b"[%d, {}]" % time.monotonic_ns(), address(folder, AGENT))
+    finally:
+        telling.close()
 
 
 def _ask(folder: Path, patience: float, expected: float, what: bytes = ASKS) -> None:

@@ -73,6 +73,22 @@ def uploads(case: Case) -> Iterator[Diagnosis]:
         yield ok("uploads", f"{entries} entries were sent to {where}, the last ones {ago(age)}")
 
 
+def succession(case: Case) -> Iterator[Diagnosis]:
+    """Whether the agent sends by the variables of the training that runs now."""
+    names = (case.agent or {}).get("differing")
+    folder = case.folder
+    if not isinstance(names, list) or not names or folder is None:
+        return
+    if NameLock().is_taken(folder) and NameLock(AGENT).is_taken(folder):
+        pid = int(_number(case.agent or {}, "pid"))
+        yield warning(
+            "succession",
+            f"the agent was started by hand, with another {', '.join(map(str, names))} than the training",
+            "It goes on with its own variables; the agent that the training that runs now started stands by.",
+            f"To have the training's: kill {pid}",
+        )
+
+
 def _is_alone(case: Case) -> bool:
     """Whether the run's process lives, and no agent is there for it, nor can be about to come."""
     folder = case.folder
@@ -159,4 +175,4 @@ def _number(status: Mapping[str, Any], key: str) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-CHECKS = (uploads, values, refused)
+CHECKS = (uploads, succession, values, refused)

@@ -28,7 +28,7 @@ class Prometheus(Collector):
         address: ``host:port`` to answer at.
 
     Raises:
-        OSError: another process answers there.
+        OSError: another process answers there, or the address is none of this machine's.
     """
 
     name = "prometheus"
@@ -38,7 +38,10 @@ class Prometheus(Collector):
         registry = CollectorRegistry(auto_describe=False)
         self._snapshot: Snapshot | None = None
         self._server: WSGIServer
-        self._server, self._thread = start_http_server(int(port), host.strip("[]"), registry)
+        try:
+            self._server, self._thread = start_http_server(int(port), host.strip("[]"), registry)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, address) from None
         registry.register(self)
 
     @property
