@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from recording import Recording
@@ -34,3 +37,29 @@ def run(tmp_path: Path) -> Runner:
 def recording(tmp_path: Path) -> Recording:
     """A recorder whose journal can be read."""
     return Recording(tmp_path / "a.jsonl")
+
+
+probed: dict[Any, Any] = {}
+
+
+@pytest.fixture
+def one_interpreter_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another interpreter finds is asked once for each interpreter and path, not by each test."""
+    from goodput_plugins.doctor import case
+
+    ask: Callable[[case.Case], Any] = vars(case.Case)["probe"].func
+
+    def probe(self: case.Case) -> Any:
+        key = sys.executable, self.environ.get("PYTHONPATH")
+        return probed[key] if key in probed else probed.setdefault(key, ask(self))
+
+    monkeypatch.setattr(case.Case, "probe", property(probe))
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Google is there, as far as a connection tells; addresses of tests are asked."""
+    from goodput_plugins.doctor import google
+
+    ask = google.unreached
+    monkeypatch.setattr(google, "unreached", lambda address: None if "googleapis" in address else ask(address))
