@@ -64,8 +64,9 @@ def _one_of(*values: str) -> tuple[str, Callable[[str], bool]]:
     return " or ".join(values), values.__contains__
 
 
-def _some_of(*values: str) -> tuple[str, Callable[[str], bool]]:
-    return "a list of " + ", ".join(values), lambda value: set(words(value)) <= set(values)
+def _off_or_some_of(*values: str) -> tuple[str, Callable[[str], bool]]:
+    known = "off, or a list of " + ", ".join(values)
+    return known, lambda value: value == "off" or _are_all(value, values.__contains__)
 
 
 def words(value: str) -> list[str]:
@@ -80,12 +81,28 @@ def _is_positive(value: str) -> bool:
         return False
 
 
+def _are_all(value: str, takes: Callable[[str], bool]) -> bool:
+    """Whether a list has words, and each is one of these."""
+    return bool(words(value)) and all(map(takes, words(value)))
+
+
 _POSITIVE = ("a number above 0", _is_positive)
-_POSITIVES = ("a list of numbers above 0", lambda value: all(map(_is_positive, words(value))))
-_ADDRESS = ("host:port", lambda value: value.rpartition(":")[0] != "" and value.rpartition(":")[2].isdigit())
+_POSITIVES = ("a list of numbers above 0", lambda value: _are_all(value, _is_positive))
+_LAST_PORT = 65_535
+
+
+def _is_address(value: str) -> bool:
+    host, _, port = value.rpartition(":")
+    return host != "" and port.isascii() and port.isdigit() and int(port) <= _LAST_PORT
+
+
+_ADDRESS = ("host:port", _is_address)
 
 PLUGINS = Variable(
-    "GOODPUT_PLUGINS", "Arms the plugins: all that are found, or those in a list.", "auto, off or a list of plugins"
+    "GOODPUT_PLUGINS",
+    "Arms the plugins: all that are found, or those in a list.",
+    "auto, off or a list of plugins",
+    lambda value: bool(words(value)),
 )
 RUN_NAME = Variable("GOODPUT_RUN_NAME", "Names the run; restarts under one name are one run.")
 DIR = Variable(
@@ -106,7 +123,7 @@ EXPORTER_NAMES = ("cloud-logging", "cloud-monitoring", "tensorboard", "prometheu
 EXPORTERS = Variable(
     "GOODPUT_EXPORTERS",
     "Where an agent process sends reports and events.",
-    *_some_of(*EXPORTER_NAMES, "off"),
+    *_off_or_some_of(*EXPORTER_NAMES),
 )
 UPLOAD_INTERVAL = Variable("GOODPUT_UPLOAD_INTERVAL", "Seconds between two uploads.", *_POSITIVE, default="30")
 ROLLING_WINDOWS = Variable("GOODPUT_ROLLING_WINDOWS", "Lengths of rolling windows, in seconds.", *_POSITIVES)
@@ -226,4 +243,4 @@ def warn_once(environ: Mapping[str, str] = os.environ) -> None:
     if found:
         from goodput_plugins.core.guard import say
 
-        say(f"in the environment, {'; '.join(found)}. Ignored; training goes on.")
+        say(f"in the environment, {'; '.join(found)}. Ignored, as if it were not set; training goes on.")

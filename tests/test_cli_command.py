@@ -152,6 +152,14 @@ def test_a_misspelt_run_is_told_with_those_that_are_close(runs: Path, capsys: py
     assert f"no run digit-3f2a below {runs} (there is digits-3f2a)" in one_sentence(capsys)
 
 
+@pytest.mark.parametrize("words", [["report", "--json"], ["report"], ["doctor", "--json"], ["doctor"], ["export"]])
+def test_every_command_tells_of_a_run_that_is_not_there_in_one_sentence(
+    words: list[str], runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "no-such-run"]) == 1
+    assert "no run no-such-run below" in one_sentence(capsys)
+
+
 def test_an_empty_directory_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert report(str(tmp_path)) == 1
     assert str(tmp_path) in one_sentence(capsys)

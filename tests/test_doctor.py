@@ -46,6 +46,11 @@ def test_variables() -> None:
     is_wrong(diagnoses(GOODPUT_PLUGIN="auto")["variables"], "GOODPUT_PLUGIN is not known", "mean GOODPUT_PLUGINS?")
     is_wrong(diagnoses(GOODPUT_PROCESSES="both")["variables"], "primary or all")
     is_wrong(diagnoses(GOODPUT_PLUGINS="jaxx")["variables"], "jaxx", "is no plugin")
+    for value in ("off,tensorboard", ","):
+        found = diagnoses(GOODPUT_EXPORTERS=value)
+        told = f"GOODPUT_EXPORTERS={value} is not known"
+        is_wrong(found["variables"], told, "off, or a list of", "as if it were not set")
+        assert "nowhere" in found["exporters"].meaning
     assert diagnoses()["variables"].level is Level.OK
 
 
@@ -97,7 +102,7 @@ def test_a_check_that_hangs_or_fails_is_a_diagnosis() -> None:
 def test_each_line_has_its_row_in_the_docs_and_its_test() -> None:
     """Ids as the source spells them; those of plugins are made from their names."""
     sources = "".join(path.read_text() for path in (PACKAGE / "doctor").glob("*.py"))
-    ids = set(re.findall(r'\b(?:ok|warning|wrong|unknown)\(\s*"([\w-]+)"', sources))
+    ids = set(re.findall(r'\b(?:ok|warning|wrong|unknown|Diagnosis)\(\s*"([\w-]+)"', sources))
     page = PACKAGE.parent / "docs" / "troubleshooting.md"
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_doctor*.py"))
     if not page.exists():

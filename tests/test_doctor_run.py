@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,7 +10,6 @@ import pytest
 from examining import ARMED, diagnoses, is_wrong, write
 from running import Runner, reported
 
-from goodput_plugins.core import rundir
 from goodput_plugins.core.events import Event, Kind
 from goodput_plugins.core.name_lock import NameLock
 from goodput_plugins.doctor import disk
@@ -57,6 +57,10 @@ def test_no_plugin_and_no_checkpoint_library(tmp_path: Path) -> None:
     bare = diagnoses(write(tmp_path))
     is_wrong(bare["armed"], "no plugin", level=Level.WARNING)
     is_wrong(bare["checkpoints"], "no checkpoint library was hooked", level=Level.WARNING)
+    assert "so all its steps are kept" in bare["checkpoints"].meaning  # as the report says of it
+    killed = diagnoses(write(tmp_path / "killed", end="signal:SIGTERM"))["checkpoints"]
+    is_wrong(killed, "What a crash would take is not known", level=Level.WARNING)
+    assert "kept" not in killed.meaning
     armed = diagnoses(write(tmp_path / "armed", ARMED))
     assert "orbax 0.12" in armed["armed"].text and armed["checkpoints"].level is Level.OK
 
@@ -77,9 +81,33 @@ def test_a_plugin_that_failed(run: Runner) -> None:
 def test_a_name_that_was_used_again(tmp_path: Path) -> None:
     assert diagnoses(write(tmp_path))["run-name"].level is Level.OK
     run = write(tmp_path, ago=5000, script="/b/train.py")
-    rundir.run_dir("digits-2", tmp_path).mkdir()
     found = diagnoses(run)["run-name"]
-    is_wrong(found, "2 jobs", "2 scripts", "digits-2", "GOODPUT_RUN_NAME", level=Level.WARNING)
+    is_wrong(found, "2 jobs", "2 scripts", "GOODPUT_RUN_NAME", level=Level.WARNING)
+    assert "digits-2" not in found.text
+
+
+def test_a_name_that_two_processes_wanted_at_the_same_time(run: Runner) -> None:
+    """The second one records under a name of its own, which is a series of its own."""
+    source = (
+        "from goodput_plugins.core.session import current\n"
+        "for step in range(3): current().recorder.step(step)\n"
+        "print('trains', flush=True); input()\n"
+    )
+    environ = run.environ(GOODPUT_RUN_NAME="w")
+    pipe, both = subprocess.PIPE, []
+    for _ in range(2):
+        made = subprocess.Popen(run.command(source), env=environ, text=True, stdin=pipe, stdout=pipe, stderr=pipe)
+        both.append(made)
+        assert both[-1].stdout is not None and both[-1].stdout.readline() == "trains\n"
+    assert "'w-2'" in both[1].communicate("\n", timeout=60)[1] and both[0].communicate("\n", timeout=60)[1] == ""
+    told = diagnoses(run.runs / "w")["run-name"]
+    is_wrong(told, "they are w-2", "series of its own", "GOODPUT_RUN_NAME", level=Level.WARNING)
+    assert "mix" not in told.meaning
+    told = diagnoses(run.runs / "w-2")["run-name"]
+    is_wrong(told, "wanted the name w,", "series of its own", level=Level.WARNING)
+    own = write(run.runs, name="w-3")  # called so by its user
+    assert diagnoses(own)["run-name"].level is Level.OK
+    assert "w-3" not in diagnoses(run.runs / "w")["run-name"].text
 
 
 def test_a_disk_that_will_be_gone(tmp_path: Path) -> None:

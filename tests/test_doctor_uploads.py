@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from pathlib import Path
 
 import pytest
 from examining import S, diagnoses, is_wrong, told_by_agent, write
 
+from goodput_plugins.agent.position import Positions
 from goodput_plugins.core.name_lock import AGENT, NameLock
 from goodput_plugins.doctor.diagnosis import Level
 
@@ -93,8 +95,80 @@ def test_points_that_were_refused(tmp_path: Path) -> None:
     assert diagnoses(told_by_agent(run))["refused"].level is Level.OK
 
 
-@pytest.mark.parametrize("text", ["[1]", "{", '{"moment": "x", "entries": null, "exporters": 3, "state": 7}'])
+@pytest.mark.parametrize("text", ["", "[1]", "{", '{"moment": "x", "entries": null, "exporters": 3, "state": 7}'])
 def test_an_agents_status_that_is_none(tmp_path: Path, text: str) -> None:
+    """Not a word of what was sent or refused, but that it is not known."""
     run = write(tmp_path)
     (run / "agent.json").write_text(text)
-    assert all("fault of ours" not in diagnosis.text for diagnosis in diagnoses(run).values())
+    found = diagnoses(run, GOODPUT_EXPORTERS="prometheus")
+    is_wrong(found["notes"], "agent.json is damaged", "is not known", "goodput agent RUN", level=Level.UNKNOWN)
+    assert not {"refused", "uploads", "values"} & set(found)
+    assert all("fault of ours" not in diagnosis.text for diagnosis in found.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "good", "level", "words"),
+    [
+        ("monitor.json", '{"exporters": ["tensorboard"]}', '{"asked": {}}', Level.WRONG, "is not sent"),
+        ("monitor.json", "\0\0\0", "{}", Level.WRONG, "next start of the training"),
+        ("agent.points.json", '{"p/l/0": "x"}', '{"p/l/0": 7}', Level.WARNING, "too soon"),
+        (
+            "agent.position.json",
+            '{"schema": "goodput-agent-position/1", "destinations": {"log": {"sent": {"a": "zz"}}}}',
+            '{"schema": "goodput-agent-position/1", "destinations": {"log": {"sent": {"a": [0, 1]}}}}',
+            Level.WARNING,
+            "Readers take each entry once",
+        ),
+    ],
+)
+def test_a_note_that_is_damaged(tmp_path: Path, name: str, bad: str, good: str, level: Level, words: str) -> None:
+    run = write(tmp_path)
+    (run / name).write_text(bad)
+    is_wrong(diagnoses(run)["notes"], f"{name} is damaged", words, level=level)
+    assert Positions(run, "log")["a"] == (0, 0)  # and nobody stumbles
+    (run / name).write_text(good)
+    assert "notes" not in diagnoses(run)
+
+
+# --- places on this machine ---------------------------------------------------------------------------
+
+
+def test_a_port_that_another_process_holds(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        environ = {"GOODPUT_EXPORTERS": "prometheus", "GOODPUT_PROMETHEUS_ADDRESS": f"127.0.0.1:{port}"}
+        found = diagnoses(write(tmp_path), **environ)["prometheus"]
+        is_wrong(found, f"127.0.0.1:{port}", "in use", "every 2 s", "GOODPUT_PROMETHEUS_ADDRESS")
+        other, agent = write(tmp_path, name="other"), NameLock(AGENT)
+        told_by_agent(other, exporters={"prometheus": {"port": port}})
+        assert agent.take(other)
+        try:
+            environ["GOODPUT_DIR"] = str(tmp_path)
+            is_wrong(diagnoses(**environ)["prometheus"], "the agent of the run other does")
+            assert "prometheus" not in diagnoses(other, **environ)  # its own agent: nothing is tried
+        finally:
+            agent.release()
+    assert diagnoses(**environ)["prometheus"].level is Level.OK
+    socket.create_server(("127.0.0.1", port)).close()  # it was let go of
+
+
+def test_an_address_that_is_none_of_this_machines() -> None:
+    environ = {"GOODPUT_EXPORTERS": "prometheus", "GOODPUT_PROMETHEUS_ADDRESS": "192.0.2.1:9464"}
+    is_wrong(diagnoses(**environ)["prometheus"], "192.0.2.1:9464", "address of this machine")
+    assert "prometheus" not in diagnoses(GOODPUT_EXPORTERS="off", GOODPUT_PROMETHEUS_ADDRESS="192.0.2.1:9464")
+
+
+def test_a_folder_that_takes_no_event_files(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    environ = {"GOODPUT_EXPORTERS": "tensorboard"}
+    for place, words in ((tmp_path / "file", "is no folder"), (Path("/proc/tb"), "cannot be written")):
+        found = diagnoses(**environ, GOODPUT_TENSORBOARD_DIR=str(place))["tensorboard"]
+        is_wrong(found, str(place), words, "GOODPUT_TENSORBOARD_DIR")
+    away = diagnoses(**environ, GOODPUT_TENSORBOARD_DIR="gs://bucket/tb")["tensorboard"]
+    is_wrong(away, "gs://bucket/tb", "is not tried", level=Level.UNKNOWN)
+    good = diagnoses(**environ, GOODPUT_TENSORBOARD_DIR=str(tmp_path / "a" / "tb"))["tensorboard"]
+    assert good.level is Level.OK and list(tmp_path.iterdir()) == [tmp_path / "file"]
+    run = write(tmp_path)
+    assert diagnoses(run, **environ)["tensorboard"].level is Level.OK
+    (run / "tensorboard").write_text("")
+    is_wrong(diagnoses(run, **environ)["tensorboard"], "is no folder")

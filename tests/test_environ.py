@@ -28,7 +28,12 @@ def test_an_unknown_name_is_told_with_the_known_ones() -> None:
         ("GOODPUT_MAX_BYTES", "2GB", "1e9", "2000000000"),
         ("GOODPUT_ROLLING_WINDOWS", "60,x", "60, 3600", ""),
         ("GOODPUT_EXPORTERS", "promtheus", "prometheus,tensorboard", ""),
+        ("GOODPUT_EXPORTERS", "off,tensorboard", "off", ""),
+        ("GOODPUT_EXPORTERS", ",", "tensorboard,", ""),
+        ("GOODPUT_ROLLING_WINDOWS", ",", "60", ""),
+        ("GOODPUT_PLUGINS", ", ,", "jax", ""),
         ("GOODPUT_TPU_ENDPOINT", "localhost", "localhost:80", ""),
+        ("GOODPUT_PROMETHEUS_ADDRESS", "0.0.0.0:99999", "[::1]:9464", "0.0.0.0:9464"),
     ],
 )
 def test_an_unknown_value_is_told_and_reads_as_the_default(name: str, bad: str, good: str, default: str) -> None:

@@ -47,11 +47,11 @@ class Positions:
         self._path = folder / NAME
         self._destination = destination
         held = self._all().get(destination)
-        mine = held if isinstance(held, dict) else {}
-        self.is_new = not mine
+        places = places_of(held)
+        mine = held if isinstance(held, dict) and places is not None else {}
         self.has_history = bool(mine.get("has_history"))
         self.received: set[str] = set(map(str, mine.get("received", ())))
-        self._sent = {str(attempt): Position(*map(int, place)) for attempt, place in mine.get("sent", {}).items()}
+        self._sent = places or {}
 
     def __getitem__(self, attempt: str) -> Position:
         return self._sent.get(attempt, NOTHING)
@@ -81,6 +81,14 @@ class Positions:
             return {}
         destinations = held.get("destinations") if isinstance(held, dict) and held.get("schema") == SCHEMA else None
         return destinations if isinstance(destinations, dict) else {}
+
+
+def places_of(held: object) -> dict[str, Position] | None:
+    """The places in what is kept of one destination; None where that is damaged."""
+    try:
+        return {str(attempt): Position(*map(int, place)) for attempt, place in dict(held)["sent"].items()}  # type: ignore[call-overload]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
 
 
 def replace(path: Path, data: bytes) -> None:

@@ -77,6 +77,15 @@ def asked_for(exporter: str, folder: Path) -> str | None:
     return logger if isinstance(logger, str) else None
 
 
+def is_readable(asked: Mapping[str, Any]) -> bool:
+    """Whether what the script asks for can be made out of what was read."""
+    logs = asked.get(ASKED, {})
+    try:
+        return isinstance(logs, dict) and bool("exporters" not in asked or _with_monitors(Settings(), asked, {}))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return False
+
+
 def has_monitors(folder: Path) -> bool:
     """Whether the script has monitors that were ever started."""
     return "exporters" in _asked(folder)

@@ -7,8 +7,9 @@
     goodput report entries.json          what `gcloud logging read --format=json` printed
     goodput report --from -1h --json     the last hour, as JSON
 
-Exit codes: 0 fine; 1 the data cannot be used, told in one sentence; 2 usage; 130 on Ctrl-C. With
-``GOODPUT_DEBUG=1`` a fault of ours shows its traceback. rich is imported where something is drawn.
+Exit codes: 0 fine; 1 the data cannot be used, told in one sentence on stderr (with ``--json``, too: then stdout is
+empty); 2 usage; 130 on Ctrl-C. With ``GOODPUT_DEBUG=1`` a fault of ours shows its traceback. rich is imported where
+something is drawn.
 """
 
 from __future__ import annotations

@@ -48,6 +48,7 @@ class Place:
         self._new: list[Path] = []
         self._old: list[Path] = []
         self._called = ""
+        self._wanted = ""
 
     def journal(self, rank: int | None) -> Journal | None:
         """A journal with its header and start; None, said once, where there can be none."""
@@ -84,6 +85,7 @@ class Place:
                 break
         if self.run == wanted:
             return True
+        self._wanted = wanted
         say(
             f"another living process of this machine records the run '{wanted}',",
             f"so this one is recorded as '{self.run}'. Set GOODPUT_RUN_NAME to tell runs apart.",
@@ -122,9 +124,11 @@ class Place:
         return rundir.run_dir(run, rundir.root(self._environ, folder=self._begun_in))
 
     def _header(self, path: Path) -> dict[str, object]:
+        wanted = {"wanted": self._wanted} if self._wanted else {}  # the name that another process held
         return {
             "schema": SCHEMA,
             "run": self.run,
+            **wanted,
             "attempt": path.name.removesuffix(rundir.SUFFIX),
             "start": self._started,
             "pid": os.getpid(),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
-from goodput_plugins.doctor import cloud, disk, frameworks, run, script, switch, uploads
+from goodput_plugins.doctor import cloud, disk, frameworks, notes, run, script, switch, targets, uploads
 from goodput_plugins.doctor.case import Case
 from goodput_plugins.doctor.diagnosis import Diagnosis, unknown
 
@@ -19,7 +19,7 @@ GROUPS: tuple[tuple[str, tuple[Check, ...]], ...] = (
     ("The switch", switch.CHECKS),
     ("Frameworks", frameworks.CHECKS),
     ("The run", (*run.CHECKS, *disk.CHECKS, *script.CHECKS)),
-    ("Where it is sent", (*cloud.CHECKS, *uploads.CHECKS)),
+    ("Where it is sent", (*cloud.CHECKS, *targets.CHECKS, *notes.CHECKS, *uploads.CHECKS)),
 )
 
 PATIENCE = 30.0

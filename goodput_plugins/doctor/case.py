@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import subprocess
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from goodput_plugins import environ as env
-from goodput_plugins.agent.settings import asked_for, settings
+from goodput_plugins.agent.settings import Settings, asked_for, settings
 from goodput_plugins.auto.plugins import TABLE
+from goodput_plugins.core import rundir
 from goodput_plugins.core.calculator import calculate
 from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.events import Event, Fact, Kind
@@ -21,6 +23,7 @@ from goodput_plugins.core.journal_reading import header_of
 from goodput_plugins.core.reading import read
 from goodput_plugins.core.report import Report
 from goodput_plugins.core.runlog import RunLog
+from goodput_plugins.core.shipper import STATUS
 from goodput_plugins.exporters import google_cloud
 from goodput_plugins.exporters.errors import Unavailable
 from goodput_plugins.exporters.metadata import Metadata
@@ -75,9 +78,14 @@ class Case:
         return logs + list(settings([], self.folder, self.environ).wanted)
 
     @cached_property
+    def settings(self) -> Settings:
+        """What the environment and the run's script ask of an agent."""
+        return settings(self.named, self.folder or Path("/nowhere"), self.environ)
+
+    @property
     def labels(self) -> Mapping[str, str]:
-        """Labels in Google Cloud that the environment or the run's script gives; see :class:`Settings`."""
-        return settings(self.named, self.folder or Path("/nowhere"), self.environ).labels
+        """Labels in Google Cloud that the environment or the run's script gives."""
+        return self.settings.labels
 
     def project_of(self, exporter: str) -> str | None:
         """The Google Cloud project that an exporter writes to; a monitor of the script's may name another one."""
@@ -150,20 +158,51 @@ class Case:
     @cached_property
     def scripts(self) -> set[str]:
         """The scripts that recorded under the run's name."""
-        found = set()
-        for journal in self.folder.glob("*.jsonl") if self.folder is not None else ():
-            try:
-                with journal.open("rb") as file:
-                    found.add(str(header_of(journal, file.read(LONGEST_HEADER)).get("script", "")))
-            except (OSError, UnusableData):
-                continue
-        return found - {""}
+        return _headers(self.folder, "script")
+
+    @cached_property
+    def wanted(self) -> set[str]:
+        """Names that this run was to have, had another living process not held them."""
+        return _headers(self.folder, "wanted")
+
+    @cached_property
+    def others(self) -> list[str]:
+        """Runs beside this one that were to have its name, but this one held it."""
+        if self.folder is None:
+            return []
+        beside = self.folder.parent.glob(f"{glob.escape(self.folder.name)}-*")
+        mine = rundir.decode(self.folder.name)
+        return sorted(rundir.decode(path.name) for path in beside if mine in _headers(path, "wanted"))
 
     @cached_property
     def agent(self) -> Mapping[str, Any] | None:
         """How the run's agent does, as it wrote beside the journals; None if it wrote nothing."""
+        return None if self.folder is None else status_of(self.folder)
+
+
+def _headers(folder: Path | None, key: str) -> set[str]:
+    """What the headers of a run's journals say of something."""
+    found = set()
+    for journal in rundir.journals(folder) if folder is not None else ():
         try:
-            status = json.loads((self.folder / "agent.json").read_text()) if self.folder is not None else None
-        except (OSError, ValueError):
-            return None
-        return status if isinstance(status, dict) else None
+            with journal.open("rb") as file:
+                found.add(str(header_of(journal, file.read(LONGEST_HEADER)).get(key, "")))
+        except (OSError, UnusableData):
+            continue
+    return found - {""}
+
+
+def status_of(folder: Path) -> Mapping[str, Any] | None:
+    """How the agent of the run in that folder does, as it wrote; None if it wrote nothing that can be read."""
+    try:
+        status = json.loads((folder / STATUS).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return status if isinstance(status, dict) and is_status(status) else None
+
+
+def is_status(told: Mapping[str, Any]) -> bool:
+    """Whether this is what an agent writes."""
+    numbers = all(isinstance(told.get(name, 0), int | float) for name in ("moment", "entries", "dropped", "unsent"))
+    exporters = told.get("exporters", {})
+    return numbers and isinstance(exporters, dict) and all(isinstance(one, dict) for one in exporters.values())

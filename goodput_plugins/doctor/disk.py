@@ -26,13 +26,13 @@ _GOES = {
 def disk(case: Case) -> Iterator[Diagnosis]:
     """Whether the disk outlives the machine."""
     place = case.folder or rundir.root(case.environ)
-    folder = _existing(place)
+    folder = existing(place)
     kind = _kind(folder)
-    refused = _refused(folder)
-    if refused:
+    why_not = refused(folder)
+    if why_not:
         yield wrong(
             "disk",
-            refused,
+            why_not,
             "A training that starts from here is not recorded.",
             "Set GOODPUT_DIR to a folder that can be written.",
         )
@@ -84,12 +84,12 @@ def _bucket(url: str, folder: Path) -> Diagnosis:
     return ok("disk", f"runs are kept in {url}", f"The agent uploads them; until then they lie below {folder}.")
 
 
-def _existing(folder: Path) -> Path:
+def existing(folder: Path) -> Path:
     """The folder, or the nearest above it that exists."""
     return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
 
 
-def _refused(folder: Path) -> str | None:
+def refused(folder: Path) -> str | None:
     """Why nothing can be written there, tried with a file that has no name; None if something can."""
     if not folder.is_dir():
         return f"{folder} is no folder"

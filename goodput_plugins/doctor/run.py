@@ -16,6 +16,12 @@ from goodput_plugins.doctor.diagnosis import Diagnosis, ago, ok, unknown, warnin
 
 SILENT_SECONDS = 30
 """A process that lives writes a heartbeat each 5 s."""
+_HELD = (
+    "Each is a run of its own, with reports and series of its own. A restart takes the first of these names that is "
+    "free, so it may go on with the other's.",
+    "Give each job a GOODPUT_RUN_NAME of its own, the same over its restarts.",
+)
+"""What it means that two living processes wanted one name, and what to do."""
 _LOSSES = {"unusable-journal", "lost-lines"}
 
 
@@ -129,10 +135,13 @@ def checkpoints(case: Case) -> Iterator[Diagnosis]:
     if report is None:
         return
     if Bucket.SAVE in report.unknown and not report.breakdown[Bucket.SAVE]:
+        completed = report.status == "completed"
+        end = "It completed, so all its steps are kept; before, nobody could tell what a crash would take."
+        takes = end if completed else "What a crash would take is not known."
         yield warning(
             "checkpoints",
             "no checkpoint library was hooked",
-            "Saves and restores are not measured, and what a crash would take is not known.",
+            f"Saves and restores are not measured. {takes}",
             "Save with Orbax, Lightning or torch.save under the switch, or wrap your manager: "
             "goodput_plugins.orbax.wrap(manager)",
         )
@@ -144,26 +153,32 @@ def checkpoints(case: Case) -> Iterator[Diagnosis]:
 
 def name(case: Case) -> Iterator[Diagnosis]:
     """Whether one name means one job."""
-    report, folder = _report(case), case.folder
-    if report is None or folder is None:
+    report = _report(case)
+    if report is None:
         return
-    second = folder.with_name(rundir.encode(f"{report.run}-2"))
     faults = []
     if report.generation:
         faults.append(f"{report.generation + 1} jobs, one after the other")
     if len(case.scripts) > 1:
         faults.append(f"{len(case.scripts)} scripts ({', '.join(sorted(case.scripts)[:3])})")
-    if second.is_dir():
-        faults.append("two processes at the same time, the second as " + f"{report.run}-2")
+    if case.others or case.wanted:
+        yield warning("run-name", _held(case, report.run), *_HELD)
     if faults:
         yield warning(
             "run-name",
             f"the name {report.run} was used by {'; by '.join(faults)}",
-            "The report shows the newest job; in Cloud Monitoring one name is one series, so theirs mix.",
+            "The report shows the newest job; in Cloud Monitoring a series has the run's name, so theirs mix.",
             "Give each job a GOODPUT_RUN_NAME of its own, the same over its restarts.",
         )
-    else:
+    elif not case.others and not case.wanted:
         yield ok("run-name", f"the name {report.run} means one job")
+
+
+def _held(case: Case, run: str) -> str:
+    """Which processes wanted the same name at the same time."""
+    if case.wanted:
+        return f"this run wanted the name {', '.join(sorted(case.wanted))}, which another living process held"
+    return f"other processes wanted the name {run} while this one held it: they are {', '.join(case.others)}"
 
 
 def _log(case: Case) -> RunLog | None:

@@ -8,6 +8,7 @@ from typing import Any
 from goodput_plugins import environ as env
 from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.name_lock import AGENT, NameLock
+from goodput_plugins.core.shipper import STATUS
 from goodput_plugins.doctor.case import Case
 from goodput_plugins.doctor.diagnosis import Diagnosis, ago, ok, unknown, warning, wrong
 
@@ -29,7 +30,7 @@ def uploads(case: Case) -> Iterator[Diagnosis]:
     """When something was sent last, and what the last try failed with."""
     status = case.agent
     if status is None:
-        if case.exporters and case.folder is not None:
+        if case.exporters and case.folder is not None and not (case.folder / STATUS).exists():
             yield unknown(
                 "uploads",
                 "no agent has written in the run's folder",
@@ -104,10 +105,7 @@ def _is_alone(case: Case) -> bool:
 
 def values(case: Case) -> Iterator[Diagnosis]:
     """When each exporter of reports last had values, and what keeps it from them."""
-    each = case.agent.get("exporters") if case.agent is not None else None
-    for name, told in each.items() if isinstance(each, Mapping) else ():
-        if not isinstance(told, Mapping):
-            continue
+    for name, told in (case.agent or {}).get("exporters", {}).items():
         last, error = _number(told, "last_success"), str(told.get("last_error") or "")
         age = (_number(case.agent or {}, "moment") * 1e9 - last) / 1e9
         since = f"the last values went out {ago(case.now / 1e9 - last / 1e9)}"
@@ -150,13 +148,11 @@ def refused(case: Case) -> Iterator[Diagnosis]:
     status = case.agent
     if status is None:
         return
-    each = status.get("exporters")
     counts = {"entries": int(_number(status, "dropped"))}
     errors = []
-    for exporter, told in each.items() if isinstance(each, Mapping) else ():
-        if isinstance(told, Mapping):
-            counts[f"points of {exporter}"] = int(_number(told, "refused"))
-            errors += [str(told["last_error"])] if told.get("last_error") else []
+    for exporter, told in status.get("exporters", {}).items():
+        counts[f"points of {exporter}"] = int(_number(told, "refused"))
+        errors += [str(told["last_error"])] if told.get("last_error") else []
     refused = [f"{count} {what}" for what, count in counts.items() if count]
     if refused:
         why = f" ({errors[0][:200]})" if errors else ""

@@ -9,6 +9,7 @@ from rich.text import Text
 from goodput_plugins.cli.render.canvas import Canvas
 from goodput_plugins.cli.render.words import shorten
 from goodput_plugins.cli.units import duration
+from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.core.report import Breakdown, Report, StepSummary
 
 _FUNCTIONS = 8
@@ -53,6 +54,8 @@ def _risk(report: Report) -> str:
     spent = report.breakdown
     at_risk = spent.goodput - report.preserved
     upto = "" if report.steps.max_productive is None else f" up to step {report.steps.max_productive}"
+    if at_risk <= 0 and Bucket.SAVE in report.unknown and not spent[Bucket.SAVE]:
+        return f"The run completed, so all productive time is preserved{upto}; no save of it was seen."
     if at_risk <= 0:
         return f"All productive time is preserved{upto}."
     if not report.preserved:
