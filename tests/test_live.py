@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from goodput_plugins.core import files
-from goodput_plugins.core.attribution import ideal, ledger
+from goodput_plugins.core.attribution import ideal, ledger, watch
 from goodput_plugins.core.calculator import calculate
 from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.events import SCHEMA, Activity, Event, Kind, encode
@@ -361,3 +361,33 @@ def test_entries_that_come_late_make_all_be_read_again_and_duplicates_do_not() -
     source.add([late])
     assert live.report(DAWN + 300 * SECOND) == calculate(read_entries(so_far)[0], now=DAWN + 300 * SECOND)
     assert live.rebuilds == 1
+
+
+def test_what_came_before_an_ideal_is_gone_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attempt too young for its ideal to be frozen: nothing can be put aside yet, but events are not sorted again."""
+    for module in (ideal, ledger, cuts):
+        monkeypatch.setattr(module, "JUDGED", 10_000)
+    told: list[dict[str, Any]] = [{"job_name": "j", "job_start_time": 1_780_000_000.0}]
+    for step in range(600):
+        at = 1_780_000_010.0 + 2 * step
+        told.append({"job_name": "j", "step_count": step, "step_start_time": at})
+        for edge, moment in (("start", at + 0.5), ("end", at + 0.8)):
+            name = f"custom_badput_event_{edge}_time"
+            told.append({"job_name": "j", "custom_badput_event_type": "eval", name: moment})
+    gone_through: list[Event] = []
+    note = watch.Watch.note
+
+    def count(self: watch.Watch, event: Event) -> None:
+        gone_through.append(event)
+        note(self, event)
+
+    monkeypatch.setattr(watch.Watch, "note", count)
+    source = Entries("j", list)
+    live = Live(source, keep=KEEP)
+    for at in range(0, len(told), 10):
+        source.add(told[at : at + 10])
+        gone_through.clear()
+        report = live.report(2_000_000_000 * SECOND)
+        assert len(gone_through) < 150
+    assert report == calculate(read_entries(told)[0], now=2_000_000_000 * SECOND)
+    assert live.rebuilds == 0

@@ -187,7 +187,9 @@ def log_of(name: str, told: Told) -> RunLog:
     times, numbers = straight.each_once(times, numbers)
     begins = straight.once(straight.moved(told.begins.times, told.begins.written, shifts))
     ends = straight.once(straight.moved(told.ends.times, told.ends.written, shifts))
-    others = [event._replace(time=straight.moved_one(event.time, when, shifts)) for event, when in told.others.items()]
+    others = list(told.others)
+    if shifts:
+        others = [event._replace(time=straight.moved_one(event.time, told.others[event], shifts)) for event in others]
     starts, stops, odd = pair(begins, ends, times, [event.time for event in others])
     log.lives, copies = split(name, (times, numbers), (starts, stops), others + odd, follows=told.follows)
     told.found, told.clock_is_sound = copies, not shifts

@@ -14,8 +14,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, compress, repeat
 from operator import add, sub
+from typing import TYPE_CHECKING
 
 from goodput_plugins.core.events import Event, Kind, is_number
+
+if TYPE_CHECKING:
+    from goodput_plugins.core.attribution.observed import Observed
 
 UNKNOWN = -(2**63)
 """Stands in a column for what was not told."""
@@ -178,6 +182,7 @@ class Life:
         events: what was told, in any order.
         foreign: read from entries that name no process.
         steps: what was told of steps and is not among the events.
+        shown: what earlier events show, which are not among these (see ``gone_through``).
     """
 
     id: str
@@ -185,6 +190,7 @@ class Life:
     events: list[Event]
     foreign: bool = False
     steps: Steps = field(default_factory=Steps)
+    shown: Observed | None = None
 
     def add(self, events: Iterable[Event]) -> None:
         """Take in events in the order of a journal's lines."""

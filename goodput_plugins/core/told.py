@@ -139,13 +139,28 @@ class Told:
 
     def leave_out(self, stretches: Sequence[tuple[int, int]]) -> None:
         """Forget what was told of these stretches of time."""
-        for times, *more in ((self.steps.times, self.steps.written, self.numbers), *self._waits()):
-            kept = [not any(low <= time <= high for low, high in stretches) for time in times]
-            for values in (times, *more):
-                values[:] = array("q", compress(values, kept))
-        inside = [e for e in self.others if any(low <= e.time <= high for low, high in stretches)]
-        for event in inside:
-            del self.others[event]
+        for low, high in stretches:
+            for times, *more in ((self.steps.times, self.steps.written, self.numbers), *self._waits()):
+                kept = [not low <= time <= high for time in times]
+                for values in (times, *more):
+                    values[:] = array("q", compress(values, kept))
+            for event in [event for event in self.others if low <= event.time <= high]:
+                del self.others[event]
+
+    @property
+    def earliest(self) -> int:
+        """The earliest time that was told; beyond all times if none was."""
+        columns = (self.steps.times, self.begins.times, self.ends.times, [event.time for event in self.others])
+        return min((min(times) for times in columns if times), default=2**63)
+
+    def leave_context(self, moment: int, times: array[int], numbers: array[int]) -> None:
+        """Forget what was told of the time before a moment; but tell these steps before it."""
+        written = dict(zip(self.steps.times, self.steps.written, strict=True))
+        self.leave_out([(0, moment - 1)])
+        self.steps.times = times + self.steps.times
+        self.steps.written = array("q", [written.get(time, UNKNOWN) for time in times]) + self.steps.written
+        self.numbers = numbers + self.numbers
+        self.follows = True
 
     def _waits(self) -> tuple[tuple[array[int], array[int]], ...]:
         return (self.begins.times, self.begins.written), (self.ends.times, self.ends.written)

@@ -136,8 +136,10 @@ def _ledgers(
     judged_by = _judged_by(ledgers, past) if ideal is None else [ideal] * len(ledgers)
     last, its_ideal = current.attempts[-1], judged_by[-1]
     if last.seen.foreign and last.exit == "lost" and its_ideal is not None:
+        until = last.until
         settle(current, following, as_of, now, max(live_ns, 10 * current.stride * its_ideal))
-        ledgers[-1] = open_ledger(last, current.stride)
+        if last.until != until:
+            ledgers[-1] = open_ledger(last, current.stride)
     for at, ledger in enumerate(ledgers):
         after = current.attempts[at + 1] if at + 1 < len(ledgers) else None
         judge(ledger, judged_by[at], after)

@@ -26,8 +26,28 @@ def observe(life: Life, until: int | None = None, past: Past | None = None) -> O
     events = sorted_events(life.events)
     if until is not None:
         events = events[: bisect_right(events, until, key=lambda e: e.time)]
+    watch = _watched(life, events, until, past)
+    watch.close()
+    _part_waits(watch.seen)
+    if until is not None:
+        watch.seen.last_sign = min(watch.seen.last_sign, until)
+    return watch.seen
+
+
+def gone_through(life: Life) -> Observed:
+    """What a life's events show, for :attr:`Life.shown` of the same life with later events only.
+
+    Nothing is open where they end, and two steps at least have begun since the last of them.
+    """
+    return _watched(life, sorted_events(life.events), None, None).seen
+
+
+def _watched(life: Life, events: list[Event], until: int | None, past: Past | None) -> Watch:
+    """The events of a life, gone through."""
     steps, events = _steps_of(life, events)
     seen = Observed(life, last_sign=life.start, past=past)
+    if life.shown is not None:
+        seen = life.shown.copy(life)
     if past is not None:
         seen.saves = [Saved(start, label, committed, position=at) for start, label, committed, at in past.saves]
         seen.waits_stall, seen.deferred, seen.noticed = past.waits_stall, past.deferred, past.noticed
@@ -35,11 +55,7 @@ def observe(life: Life, until: int | None = None, past: Past | None = None) -> O
     watch = Watch(seen, steps.thread or 0)
     for event in events:
         watch.note(event)
-    watch.close()
-    _part_waits(seen)
-    if until is not None:
-        seen.last_sign = min(seen.last_sign, until)
-    return seen
+    return watch
 
 
 def sorted_events(events: list[Event]) -> list[Event]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from goodput_plugins.core.attribution.files import File
@@ -107,6 +107,15 @@ class Observed:
     def __getstate__(self) -> dict[str, Any]:
         """Another process that made it has the life from the one that asked for it."""
         return vars(self) | {"life": None}
+
+    def copy(self, life: Life) -> Observed:
+        """The same of a life of which more was told."""
+        copied = replace(self, life=life)
+        for name, value in vars(self).items():
+            if isinstance(value, list | dict | set):
+                setattr(copied, name, value.copy())
+        copied.saves = [replace(saved) for saved in self.saves]
+        return copied
 
     @property
     def start(self) -> int:

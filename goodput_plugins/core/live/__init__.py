@@ -24,12 +24,12 @@ from goodput_plugins.core.attribution.past import Past, Unsettled
 from goodput_plugins.core.calculator import nothing_begun, report_of
 from goodput_plugins.core.live import state as saved
 from goodput_plugins.core.live.blocks import starts_of
-from goodput_plugins.core.live.cuts import MOST_ATTEMPTS, Place, cuts_at, places
+from goodput_plugins.core.live.cuts import MOST_ATTEMPTS, Place, cuts_at, places, quiet_step
 from goodput_plugins.core.live.freeze import Kept, put_aside
 from goodput_plugins.core.report import Report
-from goodput_plugins.core.runlog import RunLog
+from goodput_plugins.core.runlog import Life, RunLog
 
-KEEP = 256
+KEEP = 128
 """So many of the last steps are attributed at each poll, twice as many at most."""
 LATEST_KEEP = 100_000
 
@@ -50,6 +50,9 @@ class Source(Protocol):
 
     def settled(self, life: str) -> RunLog | None:
         """The same without what may still grow of that life and later ones; None where nothing may be put aside."""
+
+    def shorten(self, life: Life, at: int) -> None:
+        """Go through what came before a step for the last time, if it can; the log has this attempt only."""
 
     def keep(self, rest: RunLog, past: Past) -> None:
         """Forget what is not in the rest."""
@@ -147,6 +150,8 @@ class Live:
                     self._tried = 0
                     return
         self._tried = steps - 2 * self._keep + self._keep // 4
+        if len(ledgers) == 1 and (at := quiet_step(ledgers[0], self._keep // 4)) is not None:
+            self._source.shorten(ledgers[0].attempt.seen.life, at)
 
     def _cut(self, generations: list[Generation], place: Place, now: int) -> bool:
         """Put aside what lies before a place; False if that cannot be done."""

@@ -99,6 +99,18 @@ def _within(ledger: Ledger, keep: int) -> Iterator[Cut]:
             yield cut
 
 
+def quiet_step(ledger: Ledger, keep: int) -> int | None:
+    """The latest step, with so many behind it, across whose beginning nothing reaches, by its place among those told.
+
+    None where there is none, or where it is no attempt of which each step is told, from its beginning on.
+    """
+    seen, highest = ledger.attempt.seen, len(ledger.begins) - keep
+    if ledger.since or ledger.device is not None or seen.end is not None or seen.life.steps.times != ledger.begins:
+        return None
+    tried = range(highest, max(highest - TRIED, CONTEXT), -1)
+    return next((at for at in tried if _is_quiet(ledger, Cut(at, at, seen.times[at]))), None)
+
+
 def _first_judged(ledger: Ledger) -> int:
     """The first step before which there are enough for the attempt's ideal."""
     if ledger.since:

@@ -13,7 +13,8 @@ from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.events import encode, event_of
 from goodput_plugins.core.exports import entry_of
 from goodput_plugins.core.foreign import Jobs, log_of
-from goodput_plugins.core.runlog import UNKNOWN, RunLog
+from goodput_plugins.core.live.beginning import Beginning
+from goodput_plugins.core.runlog import Life, RunLog
 from goodput_plugins.core.told import Times, Told
 
 Key = tuple[Any, ...]
@@ -43,6 +44,7 @@ class Entries:
         self._life: str | None = None
         self._start = 0
         self._dropped: dict[Key, int] = {}
+        self._beginning: Beginning | None = None
 
     def add(self, entries: Iterable[Any]) -> None:
         """Take in new entries (or payloads), in any order; some may come twice."""
@@ -52,7 +54,7 @@ class Entries:
         """Forget what was told; the next poll asks for the history."""
         self._again = True
         self._told = Told()
-        self._life = None
+        self._life = self._beginning = None
         self._dropped = {}
 
     def poll(self, past: Past | None) -> None:
@@ -68,10 +70,14 @@ class Entries:
                 raise Unsettled
             told.leave_out([(0, past.called - 1)])
         self._told.join(told)
+        if self._beginning is not None and not self._beginning.add(told):
+            self._beginning = None
 
     def log(self) -> RunLog:
         """What was told."""
-        log = log_of(self._job, self._told)
+        log = self._beginning.log(self._job) if self._beginning is not None else None
+        if log is None:
+            self._beginning, log = None, log_of(self._job, self._told)
         if not log.lives:
             raise UnusableData(f"the cloud_logger holds no entries of the job {self._job!r}.")
         if self._life is not None:
@@ -82,23 +88,31 @@ class Entries:
 
     def settled(self, life: str) -> RunLog | None:
         """The same; None where a clock was set, or where our own entries are among them."""
+        self._beginning = None
         log = self.log()
-        return log if self._told.clock_is_sound and not self._told.ours else None
+        return log if self._is_sound else None
+
+    def shorten(self, life: Life, at: int) -> None:
+        """What came before a step of the only attempt needs not be gone through again."""
+        if self._is_sound and life.id == (self._life or f"{self._job}-0"):
+            told = self._told if self._beginning is None else self._beginning.told
+            self._beginning = Beginning.of(self._job, told, life, at)
+
+    @property
+    def _is_sound(self) -> bool:
+        """No clock was set, and none of our own entries are among them."""
+        return self._told.clock_is_sound and not self._told.ours
 
     def keep(self, rest: RunLog, past: Past) -> None:
         """Forget all but the rest; know for a while what that was, should it be told again."""
         life = rest.lives[0]
         told, copies = self._told, self._told.copies + self._told.found
-        written = dict(zip(told.steps.times, told.steps.written, strict=True))
         since = past.called - KNOWN_NS
         self._dropped = {key: time for key, time in self._dropped.items() if time >= since}
         self._dropped.update(_keys(told, since, past.called))
-        told.leave_out([(0, past.called - 1)])
-        context = life.steps.times[: CONTEXT if past.steps else 0]
-        told.steps.times = context + told.steps.times
-        told.steps.written = array("q", [written.get(time, UNKNOWN) for time in context]) + told.steps.written
-        told.numbers = life.steps.numbers[: len(context)] + told.numbers
-        self._life, self._start, told.follows = past.life, life.start, True
+        context = CONTEXT if past.steps else 0
+        told.leave_context(past.called, life.steps.times[:context], life.steps.numbers[:context])
+        self._life, self._start, self._beginning = past.life, life.start, None
         log_of(self._job, told)
         told.copies = copies - told.found
 

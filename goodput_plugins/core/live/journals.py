@@ -114,6 +114,9 @@ class Journals:
         finally:
             run.lives, run.torn, run.lost = lives, torn, lost
 
+    def shorten(self, life: Life, at: int) -> None:
+        """Nothing: a journal's steps are never events."""
+
     def keep(self, rest: RunLog, past: Past) -> None:
         """Forget all but the rest; of attempts that have ended only look whether their journals grow."""
         run = self._run()
