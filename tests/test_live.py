@@ -364,7 +364,7 @@ def test_entries_that_come_late_make_all_be_read_again_and_duplicates_do_not() -
 
 
 def test_what_came_before_an_ideal_is_gone_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An attempt too young for its ideal to be frozen: nothing can be put aside yet, but events are not sorted again."""
+    """Nothing of an attempt can be put aside before its ideal is frozen; all the same its events are behind a poll."""
     for module in (ideal, ledger, cuts):
         monkeypatch.setattr(module, "JUDGED", 10_000)
     told: list[dict[str, Any]] = [{"job_name": "j", "job_start_time": 1_780_000_000.0}]
@@ -382,7 +382,7 @@ def test_what_came_before_an_ideal_is_gone_through_once(monkeypatch: pytest.Monk
         note(self, event)
 
     monkeypatch.setattr(watch.Watch, "note", count)
-    source = Entries("j", list)
+    source = Entries("j", lambda: told[:10])
     live = Live(source, keep=KEEP)
     for at in range(0, len(told), 10):
         source.add(told[at : at + 10])
