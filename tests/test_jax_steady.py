@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import linecache
 import sys
 import threading
 import time
@@ -17,12 +18,14 @@ import pytest
 from observing import Observation, observed
 
 from goodput_plugins.core.events import Kind
-from goodput_plugins.core.patching import Hooks
+from goodput_plugins.core.patching import WRAPPER, Hooks
 from goodput_plugins.jax.functions import thread
 from goodput_plugins.jax.install import install_jax, install_optax
+from goodput_plugins.jax.jitted import Jitted
 from goodput_plugins.jax.loop import Loop
 from goodput_plugins.jax.pace import STEPS_PER_PROBE, Pace
 from goodput_plugins.jax.sharing import loop_of
+from goodput_plugins.jax.steady import Steady
 
 MS = 1_000_000
 
@@ -180,34 +183,43 @@ def test_long_steps_are_looked_at_each() -> None:
     assert not pace.host_tells
 
 
-@pytest.mark.parametrize("place", ["steady.Steady.begins", "steady.Steady.ends", "loop.Loop._begins", "loop.Loop.ends"])
-def test_an_interrupt_in_the_middle_of_a_hook_leaves_nothing_open(
-    seen: Observation, place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import importlib
-
+@pytest.mark.parametrize("function", [Jitted.__call__, Steady.begins, Steady.ends, Loop.call, Loop._begins, Loop.ends])
+def test_an_interrupt_at_any_line_of_a_hook_leaves_nothing_open(seen: Observation, function: Any) -> None:
     step, params, x = step_function(), {"w": jnp.ones(3)}, jnp.ones(4)
     for _ in range(6):
         params, _ = step(params, x)
-    module, kind, method = place.split(".")
-    owner = getattr(importlib.import_module(f"goodput_plugins.jax.{module}"), kind)
-    original = getattr(owner, method)
+    code, reached = function.__code__, 0
+    source = linecache.getlines(code.co_filename.removesuffix(WRAPPER))
+    lines = {line for _, _, line in code.co_lines() if line is not None and source[line - 1].strip() != "try:"}
 
-    def interrupted(*args: Any) -> Any:
-        original(*args)
-        raise KeyboardInterrupt
+    def interrupting(at: int) -> Any:
+        def trace(frame: Any, event: str, arg: Any) -> Any:
+            if frame.f_code is not code:
+                return trace if event == "call" else None
+            if event == "line" and frame.f_lineno == at:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+            return trace
 
-    with monkeypatch.context() as interrupting:
-        interrupting.setattr(owner, method, interrupted)
-        if module == "loop":
+        return trace
+
+    for line in sorted(lines):
+        if function.__qualname__.startswith("Loop"):
             the_loop(seen.hooks).steady = None
-        with pytest.raises(KeyboardInterrupt):
-            step(params, x)
-    assert not thread.frames
-    before = seen.hooks.recorder.steps
-    for _ in range(10):
-        params, _ = step(params, x)
-    assert seen.hooks.recorder.steps == before + 10
+        sys.settrace(interrupting(line))
+        try:
+            params, _ = step(params, x)
+        except KeyboardInterrupt:
+            reached += 1
+        finally:
+            sys.settrace(None)
+        assert not thread.frames, line
+        before = seen.hooks.recorder.steps
+        for _ in range(6):
+            params, _ = step(params, x)
+        assert seen.hooks.recorder.steps == before + 6, line
+    assert reached > 2
+    assert seen.hooks.guard.on
 
 
 def test_a_result_of_another_order_is_learnt_anew(seen: Observation) -> None:
@@ -247,3 +259,35 @@ def test_a_host_that_is_nearly_at_its_recursion_limit_does_not_switch_the_plugin
         for _ in range(6):
             params, _ = step(params, x)
         assert seen.hooks.recorder.steps == before + 6
+
+
+def test_a_host_that_waits_no_more_is_not_taken_to_wait(seen: Observation) -> None:
+    """After many steps that the host waited for come some that it does not: they are not done when the next is called."""
+
+    def work(params: Any, x: Any) -> Any:
+        y = x
+        for _ in range(60):
+            y = jnp.tanh(y @ x)
+        return optax.apply_updates(params, jax.tree.map(lambda p: 1e-6 * p, params)), y.sum()
+
+    step, params, x = jax.jit(work), {"w": jnp.ones(3)}, jnp.ones((256, 256)) / 256
+    took: list[float] = []
+    for _ in range(60):
+        begun = time.perf_counter()
+        params, loss = step(params, x)
+        loss.block_until_ready()
+        took.append(time.perf_counter() - begun)
+    queued: list[float] = []
+    for _ in range(8):
+        params, loss = step(params, x)
+        queued.append(time.perf_counter())
+    loss.block_until_ready()
+    ended = time.perf_counter()
+    time.sleep(0.1)
+    seen.hooks.uninstall()
+    assert ended - queued[-1] > 4 * min(took)
+    starts = [event.time for event in seen.of(Kind.STEP)]
+    done = {event.step: event.time for event in seen.of(Kind.DEVICE)}
+    last = max(ordinal for ordinal in done if ordinal is not None)
+    assert last == 67
+    assert (done[67] - starts[67]) / 1e9 == pytest.approx(ended - queued[-1], abs=0.03)

@@ -174,9 +174,9 @@ def test_a_journal_goes_on_in_numbered_segments(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(background, "file_system", lambda fd: kind)
     path = tmp_path / "20261129T080000.5Z-1a2b.jsonl"
     journal = Journal(path, HEADER, segment=CHUNK)
-    line = 0
+    line = None
     for number in range(100_000):
-        if not line or not journal.extend(line, b"%d," % number):
+        if line is None or not line.extend(b"%d," % number):
             line = journal.open_line(b"[%d," % number)
         if number % 500 == 0:
             journal.write(b'["h"]\n')
@@ -236,7 +236,7 @@ def test_millions_of_steps_make_segments_of_64_mb(tmp_path: Path) -> None:
     step = b"0,0,20000000,-1234567,-1234567890123," * 1000  # a step and the end of its work on the device
     line = journal.open_line(b'["r",1,0,0,null,null,null,[0,')
     for _ in range(4_000):
-        if not journal.extend(line, step):
+        if line is None or not line.extend(step):
             line = journal.open_line(b'["r",1,0,0,null,null,null,[0,' + step)
     journal.close()
     assert len(journal.paths) == 3
@@ -250,12 +250,15 @@ def test_millions_of_steps_make_segments_of_64_mb(tmp_path: Path) -> None:
 def test_a_forked_child_cannot_write(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "a.jsonl", HEADER)
     journal.write(b"[1]\n")
+    opened = journal.open_line(b"[[2,")
     pid = os.fork()
     if pid == 0:
         try:
             journal.abandon()
-            journal.write(b"[2]\n")
-            journal.extend(journal.open_line(b"[3,"), b"4,")
+            journal.write(b"[3]\n")
+            line = journal.open_line(b"[[4,")
+            assert opened is not None and not opened.extend(b"5,")
+            assert line is not None and line.extend(b"5,")
             journal.tend()
             journal.close()
             os._exit(0)
@@ -264,7 +267,7 @@ def test_a_forked_child_cannot_write(tmp_path: Path) -> None:
     assert os.waitpid(pid, 0)[1] == 0
     journal.write(b"[5]\n")
     journal.close()
-    assert lines_of(journal.path)[1:] == [[1], [5]]
+    assert lines_of(journal.path)[1:] == [[1], [[2, -1]], [5]]
 
 
 def test_what_is_written_after_the_end_is_dropped(tmp_path: Path) -> None:
@@ -272,7 +275,7 @@ def test_what_is_written_after_the_end_is_dropped(tmp_path: Path) -> None:
     line = journal.open_line(b"[[0,")
     journal.close()
     journal.write(b"[1]\n")
-    assert not journal.extend(line, b"2,")
+    assert line is not None and not line.extend(b"2,")
     journal.close()
     assert lines_of(journal.path)[1:] == [[[0, -1]]]
 
@@ -309,7 +312,7 @@ def test_a_line_of_a_signal_handler_waits_for_the_line_it_interrupted(tmp_path: 
     extended = 0
     try:
         while handled < 300:
-            if not journal.extend(line, b"1,"):
+            if line is None or not line.extend(b"1,"):
                 line = journal.open_line(b"[[1,")
             extended += 1
     finally:

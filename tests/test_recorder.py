@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import signal
 import threading
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from running import steps_of
 
 from goodput_plugins.core.clock import system_clock
 from goodput_plugins.core.events import Activity, Event, Kind
+from goodput_plugins.core.journal import OpenLine
 from goodput_plugins.core.recorder import Recorder
 
 # --- steps and waits -------------------------------------------------------------------------------
@@ -122,17 +125,22 @@ def test_a_step_told_late_or_by_another_thread_begins_a_run_of_its_own(recording
 
 def test_a_loop_interrupted_in_the_middle_of_a_line_goes_on(tmp_path: Path) -> None:
     recording = Recording(tmp_path / "a.jsonl")
-    extend, calls = recording.journal.extend, 0
+    open_line, calls = recording.journal.open_line, 0
 
-    def interrupted(line: int, more: bytes) -> bool:
+    def opened(head: bytes) -> OpenLine | None:
+        line = open_line(head)
+        assert line is not None and line.more is not None
+        line.more = functools.partial(interrupted, line.more)
+        return line
+
+    def interrupted(more: Callable[[bytes], object], piece: bytes) -> None:
         nonlocal calls
         calls += 1
+        more(piece)
         if calls == 5:
-            extend(line, more)
             raise KeyboardInterrupt
-        return extend(line, more)
 
-    recording.journal.extend = interrupted  # type: ignore[method-assign]
+    recording.journal.open_line = opened  # type: ignore[method-assign]
     for number in range(10):
         recording.pass_ms(1)
         try:

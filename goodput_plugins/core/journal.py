@@ -21,7 +21,7 @@ import json
 import os
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from goodput_plugins.core.background import Background, open_file
@@ -34,6 +34,42 @@ MOST = 2_000_000_000
 """How large a journal grows before it is full, bytes."""
 LAST_WAIT = 2.0
 """How long closing waits for another thread that writes, s."""
+
+
+class OpenLine:
+    """A line that may be extended until the journal's next one begins.
+
+    Attributes:
+        lock: the journal's, to be held meanwhile.
+        more: appends to it; None once it is closed.
+    """
+
+    __slots__ = ("_failed", "lock", "more")
+
+    def __init__(
+        self, lock: threading.RLock, more: Callable[[bytes], object], failed: Callable[[OSError], None]
+    ) -> None:
+        self.lock = lock
+        self.more: Callable[[bytes], object] | None = more
+        self._failed = failed
+
+    def extend(self, piece: bytes) -> bool:
+        """Append, up to and including a comma; False if it cannot be: begin another line."""
+        try:
+            with self.lock:
+                if self.more is None:
+                    return False
+                self.more(piece)
+        except (OSError, ValueError) as error:
+            self.broke(error)
+            return False
+        return True
+
+    def broke(self, error: OSError | ValueError) -> None:
+        """What was to be appended found no room, or this is no place for it."""
+        self.more = None
+        if isinstance(error, OSError):
+            self._failed(error)
 
 
 class Journal:
@@ -67,7 +103,7 @@ class Journal:
         self._lock = threading.RLock()
         self._writing = False
         self._late: deque[bytes] = deque()
-        self._open_line = self._opened = 0
+        self._open_line: OpenLine | None = None
         self._earlier = 0
         self.write(b"")
 
@@ -86,11 +122,11 @@ class Journal:
         with self._lock:
             if self._writing:
                 self._late.append(line)
-                self._open_line = 0
+                self._close_line()
                 return
             self._writing = True
             try:
-                self._open_line = 0
+                self._close_line()
                 if self._late or self._file.due:
                     self._tidy()
                 self._file.line(line)
@@ -99,43 +135,24 @@ class Journal:
             finally:
                 self._writing = False
 
-    def open_line(self, head: bytes) -> int:
-        """Append the beginning of a line, up to and including a comma in its last list.
-
-        Returns:
-            What :meth:`extend` knows it by; 0 if it cannot be written now.
-        """
+    def open_line(self, head: bytes) -> OpenLine | None:
+        """Append the beginning of a line, up to and including a comma in its last list; None if it cannot be now."""
         with self._lock:
             if self._writing:
-                return 0
+                return None
             self._writing = True
             try:
-                self._open_line = 0
+                self._close_line()
                 if self._late or self._file.due:
                     self._tidy()
                 self._file.line(head)
-                self._opened += 1
-                self._open_line = self._opened
-                return self._opened
+                self._open_line = OpenLine(self._lock, self._file.more, self._failed)
+                return self._open_line
             except OSError as error:
                 self._failed(error)
-                return 0
+                return None
             finally:
                 self._writing = False
-
-    def extend(self, line: int, more: bytes) -> bool:
-        """Append to that open line, up to and including a comma; False if it cannot be: begin another."""
-        with self._lock:
-            if line != self._open_line:
-                return False
-            try:
-                self._file.more(more)
-                return True
-            except (OSError, ValueError) as error:
-                self._open_line = 0
-                if isinstance(error, OSError):
-                    self._failed(error)
-                return False
 
     def tend(self) -> None:
         """Go on in a new segment if the file was deleted; to be called now and then, off the training thread."""
@@ -167,7 +184,7 @@ class Journal:
         """Stop writing and leave the file as it is, as a forked child must."""
         self._lock = threading.RLock()
         self._writing = False
-        self._open_line = 0
+        self._close_line()
         self._file = _Nowhere()
 
     def remove(self) -> None:
@@ -175,6 +192,11 @@ class Journal:
         self.close()
         for path in self.paths:
             path.unlink(missing_ok=True)
+
+    def _close_line(self) -> None:
+        line, self._open_line = self._open_line, None
+        if line is not None:
+            line.more = None
 
     def _tidy(self) -> None:
         """Write what came late, and go on in a new segment where this one is large enough."""
@@ -187,7 +209,7 @@ class Journal:
         """Go on in a new segment; where there can be none, in this one."""
         number = len(self.paths)
         path = self.paths[0].with_suffix(f".{number:03}{self.paths[0].suffix}")
-        self._open_line = 0
+        self._close_line()
         size = self._file.length
         try:
             self._file.turn(path, self._first_line(number))

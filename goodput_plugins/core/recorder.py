@@ -271,7 +271,7 @@ class Recorder(NullRecorder):
             self.run = Condensed(sink, thread, now, ordinal, number, self._device)
             return
         run = Run(sink, thread, now, ordinal, number) if sink is not None else None
-        if run is not None and run.line:
+        if run is not None and run.line is not None:
             self.run = run
         else:
             self.write(b'["s",%d,%d,%b]\n' % (now, thread, shown(number)))

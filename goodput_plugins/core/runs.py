@@ -11,6 +11,7 @@ from threading import get_ident
 from typing import Protocol
 
 from goodput_plugins.core.events import is_number
+from goodput_plugins.core.journal import OpenLine
 
 NEVER = -2
 """No step has this number."""
@@ -22,8 +23,7 @@ class Sink(Protocol):
     @property
     def full(self) -> bool: ...
     def write(self, line: bytes, /) -> None: ...
-    def open_line(self, head: bytes, /) -> int: ...
-    def extend(self, line: int, more: bytes, /) -> bool: ...
+    def open_line(self, head: bytes, /) -> OpenLine | None: ...
 
 
 class Stepping:
@@ -53,26 +53,32 @@ class Run(Stepping):
         number: its number; None if it has none, and then no step of the run has.
 
     Attributes:
-        line: what the sink knows its line by; 0 if it was too busy to begin one.
+        line: that grows; None if the sink was too busy to begin one.
     """
 
-    __slots__ = ("_began", "_extend", "_last", "_next", "_waited", "line")
+    __slots__ = ("_began", "_last", "_next", "_waited", "line")
 
     def __init__(self, sink: Sink, thread: int, now: int, ordinal: int, number: int | None) -> None:
         super().__init__(thread)
         self.line = sink.open_line(b'["r",%d,%d,%b,null,null,null,[%d,' % (now, thread, shown(number), ordinal))
-        self._extend = sink.extend
         self._began = self._last = now
         self._next = None if number is None else number + 1
         self._waited = False
 
     def step(self, now: int, number: int | None) -> bool:
         """The next step begins; False if it does not follow, or finds no room."""
-        last = self._last
-        if number != self._next or now < last or get_ident() != self._ident:
+        last, line = self._last, self.line
+        if number != self._next or now < last or line is None or get_ident() != self._ident:
             return False
         self._next = NEVER  # should an exception fly in between, what is written is not what is known
-        if not self._extend(self.line, (b"%d," if self._waited else b"0,0,%d,") % (now - last)):
+        piece = (b"%d," if self._waited else b"0,0,%d,") % (now - last)
+        try:  # as the line extends itself, without the call
+            with line.lock:
+                if line.more is None:
+                    return False
+                line.more(piece)
+        except (OSError, ValueError) as error:
+            line.broke(error)
             return False
         self._waited = False
         self._last = now
@@ -81,17 +87,18 @@ class Run(Stepping):
 
     def tell_wait(self, begun: int, lasted: int) -> bool:
         """Tell of a wait with the next step; False if that is not the place for it."""
-        following = self._next
-        if self._waited or begun < self._last or following == NEVER:
+        following, line = self._next, self.line
+        if self._waited or begun < self._last or following == NEVER or line is None:
             return False
         self._next = NEVER
-        self._waited = self._extend(self.line, b"%d,%d," % (begun - self._last, lasted))
+        self._waited = line.extend(b"%d,%d," % (begun - self._last, lasted))
         self._next = following
         return self._waited
 
     def done(self, ordinal: int, at: int) -> bool:
         """The device was done with that step then (any thread); False if that is not the place for it."""
-        return at >= self._began and self._extend(self.line, b"%d,%d," % (-1 - ordinal, self._began - at - 1))
+        line, began = self.line, self._began
+        return line is not None and at >= began and line.extend(b"%d,%d," % (-1 - ordinal, began - at - 1))
 
     def interrupt(self) -> None:
         """Something else than a wait begins, or is told, on the thread that steps."""

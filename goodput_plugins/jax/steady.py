@@ -31,6 +31,9 @@ _RUNS = getattr(core, "eval_trace", None)
 can_tell_traces = _RUNS is not None and hasattr(_trace, "value")
 """Whether this JAX tells quickly if a call is only traced."""
 
+WAITED_FOR, EXPECTED = 16, 3
+"""Once the host has waited for so many steps in a row, only one in four is asked whether it is done at the next call."""
+
 
 class _Seldom:
     """Whether to ask now: always as long as the answer is yes, down to once in 16 times as long as it is no."""
@@ -57,6 +60,7 @@ class Steady:
         "_anchor",
         "_at_end",
         "_at_next",
+        "_expected",
         "_figures",
         "_frame",
         "_frames",
@@ -70,6 +74,7 @@ class Steady:
         "_recorder",
         "_sequence",
         "_thread",
+        "_waited_for",
         "function",
     )
 
@@ -89,6 +94,7 @@ class Steady:
         self._kind: type | None = None
         self._anchor, self._read = parts(loop.recorder.now)
         self._at_end, self._at_next = _Seldom(), _Seldom()
+        self._waited_for = self._expected = 0
 
     def begins(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """The function is called: tell the step. False: nothing was told, the call takes the long way."""
@@ -113,8 +119,13 @@ class Steady:
             frame.args = args
             frame.kwargs = kwargs
             frames.append(frame)
-            if self._last is not None and self._last.done is None:
-                self._look_at_last(self._last, start)
+            last = self._last
+            if last is not None and last.done is None:
+                if self._expected:
+                    self._expected -= 1
+                    last.done = start
+                else:
+                    self._look_at_last(last, start)
         except Exception as error:
             self._guard.failed(error)
             return False
@@ -165,13 +176,19 @@ class Steady:
         self._at_end.answer(yes=self._last is None)
 
     def _look_at_last(self, last: InFlight, now: int) -> None:
-        """Note that the last step is done by now, if it is."""
+        """Note that the last step is done by now, if it is.
+
+        Where the host has waited for so many steps, it is expected to have waited for the next few; the thread that
+        watches the device still sees if it has not.
+        """
         try:
             ready = last.leaf is not None and last.leaf.is_ready()
         except (RuntimeError, AttributeError):  # it was donated, or the thread was faster
             return
         if ready:
             last.done = last.done or now
+        self._waited_for = self._waited_for + 1 if ready else 0
+        self._expected = EXPECTED if self._waited_for >= WAITED_FOR else 0
         self._at_next.answer(yes=ready)
 
 
