@@ -262,7 +262,7 @@ def test_a_host_that_is_nearly_at_its_recursion_limit_does_not_switch_the_plugin
 
 
 def test_a_host_that_waits_no_more_is_not_taken_to_wait(seen: Observation) -> None:
-    """After many steps that the host waited for come some that it does not: they are not done when the next is called."""
+    """After many steps that the host waited for come some that are not done when the next is called."""
 
     def work(params: Any, x: Any) -> Any:
         y = x

@@ -264,10 +264,9 @@ class DeviceWatch:
         """When it was seen to be done; None if that cannot be known."""
         clock, leaf = self._recorder.now, work.leaf
         self._awaited = work
-        while not (answer := _answers(leaf)):
+        while work.done is None and not (answer := _answers(leaf)):
             if answer is None or self._stopping:
                 break
-            work.done = None  # if the host took it for done, it only expected that
             time.sleep(self._pace.pause(clock(), since, earliest, count))
         else:
             work.done = work.done or clock()

@@ -32,7 +32,7 @@ can_tell_traces = _RUNS is not None and hasattr(_trace, "value")
 """Whether this JAX tells quickly if a call is only traced."""
 
 WAITED_FOR, EXPECTED = 16, 3
-"""Once the host has waited for so many steps in a row, only one in four is asked whether it is done at the next call."""
+"""Once the host has waited for so many steps in a row, so many are not asked at the next call whether they are done."""
 
 
 class _Seldom:
@@ -124,6 +124,7 @@ class Steady:
                 if self._expected:
                     self._expected -= 1
                     last.done = start
+                    last.leaf = None
                 else:
                     self._look_at_last(last, start)
         except Exception as error:
@@ -178,8 +179,8 @@ class Steady:
     def _look_at_last(self, last: InFlight, now: int) -> None:
         """Note that the last step is done by now, if it is.
 
-        Where the host has waited for so many steps, it is expected to have waited for the next few; the thread that
-        watches the device still sees if it has not.
+        Where the host has waited for so many steps, it is expected to have waited for the next few. It also lets go of
+        the result: what another processor's thread frees is far away from this one's, which would use it next.
         """
         try:
             ready = last.leaf is not None and last.leaf.is_ready()
@@ -187,6 +188,7 @@ class Steady:
             return
         if ready:
             last.done = last.done or now
+            last.leaf = None
         self._waited_for = self._waited_for + 1 if ready else 0
         self._expected = EXPECTED if self._waited_for >= WAITED_FOR else 0
         self._at_next.answer(yes=ready)
