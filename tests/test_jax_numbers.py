@@ -78,6 +78,58 @@ def test_checkpoints_tell_the_numbers_that_a_restarted_loop_does_not(run: Runner
     assert "unknown-step-numbers" not in found
 
 
+GOES_BACK = """
+import sys, time
+from pathlib import Path
+import jax, jax.numpy as jnp, optax, orbax.checkpoint as ocp
+tx = {"sgd": optax.sgd, "adam": optax.adam}[sys.argv[1]](1e-3)
+
+@jax.jit
+def train_step(params, state):
+    loss, grads = jax.value_and_grad(lambda p: (p["w"] ** 2).mean())(params)
+    updates, state = tx.update(grads, state)
+    return optax.apply_updates(params, updates), state, loss
+
+def go_on(kept, first, last):
+    params, state = kept["params"], kept["state"]
+    for step in range(first, last):
+        params, state, loss = train_step(params, state)
+        loss.block_until_ready()
+        time.sleep(0.02)
+        if step % 10 == 0 and step:
+            manager.save(step, args=ocp.args.StandardSave({"params": params, "state": state}))
+    return {"params": params, "state": state}
+
+params = {"w": jnp.ones(8)}
+with ocp.CheckpointManager(Path.cwd() / "checkpoints") as manager:
+    kept = go_on({"params": params, "state": tx.init(params)}, 0, 15)
+    manager.wait_until_finished()
+    if sys.argv[2] == "looks":
+        manager.restore(10, args=ocp.args.StandardRestore(kept))
+        go_on(kept, 15, 25)
+    else:
+        go_on(manager.restore(10, args=ocp.args.StandardRestore(kept)), 11, 25)
+"""
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("how", ["looks", "goes back"])
+def test_a_process_that_restores_goes_back_if_its_counter_or_its_labels_do(
+    run: Runner, optimizer: str, how: str
+) -> None:
+    command = [*run.command(GOES_BACK), optimizer, how]
+    environ = run.environ(GOODPUT_PLUGINS="auto", GOODPUT_RUN_NAME="back", JAX_PLATFORMS="cpu")
+    subprocess.run(command, env=environ, cwd=run.folder, check=True)
+    report = reported(run.runs / "back")
+    assert [(a["first_step"], a["last_step"]) for a in report["attempts"]] == [(0, 24)]
+    assert report["steps"]["count"] == 25
+    back = how == "goes back"
+    assert (report["badput_seconds"]["WASTED_PROGRESS_FROM_DISRUPTION"] > 0) is back
+    found = {finding["id"]: finding["text"] for finding in report["findings"]}
+    assert found.get("wasted-progress", "").startswith("4 steps were rolled back") is back
+    assert report["disruptions"] == 0
+
+
 def test_an_optimizer_of_several_calls_a_step_resumes_in_the_middle_of_one(seen: Observation) -> None:
     tx, params = optax.MultiSteps(optax.adam(1e-2), 4), weights()
     state = tx.init(params)._replace(gradient_step=jnp.array(5), mini_step=jnp.array(2))

@@ -24,6 +24,8 @@ class NullRecorder:
     """Where the next step goes, if it follows the last."""
     at_begin: Callable[[], None] | None = None
     """Called before an activity begins: who watches a device looks once more before the host goes its way."""
+    at_restored: Callable[[], None] | None = None
+    """Called when a checkpoint has been restored: steps may go on from elsewhere."""
 
     def now(self) -> int:
         return 0

@@ -119,14 +119,14 @@ class Recorder(NullRecorder):
                 return
             run.interrupt()
         self.write(activity_line("f", now, here.thread, step, activity, name, data=data))
+        if activity is Activity.RESTORE and self.at_restored is not None:
+            self.at_restored()
 
     def wait(self, *, name: str | None = None) -> bool:
         """A wait for data begins on this thread; False if one goes on there already."""
         here, run = self._here.own, self.run
         stack = here.stack
-        if (
-            run is not None and not stack and run.thread == here.thread and self.at_begin is None
-        ):  # as ``begin`` does it
+        if run is not None and not stack and run.thread == here.thread and self.at_begin is None:
             run.waits_since = self._anchor + self._read()  # as ``begin`` does it
             stack.append(_DATA)
             return True

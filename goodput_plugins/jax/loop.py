@@ -70,6 +70,7 @@ class Loop:
         self._sees_optimizer = False
         self._sees_steps = False
         self._last: Function | None = None
+        recorder.at_restored = self._restored
 
     @wrapper
     def call(
@@ -138,10 +139,15 @@ class Loop:
         self._candidates.tell_all()
         self._open = False
         self.steady = None
+        self.recorder.at_restored = None
         self._evaluations.over()
         if self.device is not None:
             self.device.close()
         self.functions.tell(all_of_it=True)
+
+    def _restored(self) -> None:
+        self.steady = None
+        self.sequence.restored = True
 
     def _begins(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
         frame = Frame(self, function, args, kwargs)

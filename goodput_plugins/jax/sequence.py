@@ -8,7 +8,7 @@ the steps), a step may take several calls (``optax.MultiSteps``), and a loop may
   counter tells, a function is taken for a part of the step before it until it is called four times without
   the other in between: a round may well have several updates of one part.
 
-The first number is read once, from what the first call is given; from there on steps are counted.
+The number is read once, from what the first call is given, and again after a restore; from there on steps are counted.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ class Sequence:
         started: whether a step was told.
         frames: the calls open on the thread that took the last step.
         number: of the last step, ``ordinal`` its place in this attempt; ``next`` the number of the one to come.
+        restored: a checkpoint was restored since the last step.
     """
 
     def __init__(self, recorder: NullRecorder) -> None:
         self.sources: list[NumberSource] = []
-        self.started = False
+        self.started = self.restored = False
         self.frames: list[Frame] | None = None
         self._recorder = recorder
         self.next: int | None = None
@@ -66,6 +67,8 @@ class Sequence:
         if leader is None or self._leader is None:
             leader = self._place(frame)
         if leader is self._leader:
+            if self.restored:
+                self._goes_back(frame)
             if self._guests:
                 self._partners.update(self._guests)
                 self._guests.clear()
@@ -93,6 +96,7 @@ class Sequence:
     def numbered(self, frame: Frame, number: int) -> None:
         """A step function is called, and the loop says itself which step it takes."""
         assert frame.start is not None
+        self.restored = False
         self.tell(frame.start, number)
         frame.ordinal = self.ordinal
         self.frames = frame.among
@@ -145,6 +149,16 @@ class Sequence:
             )
             function.micro_steps, function.taken = before + taken, taken
             self.next = None if self.next is None else self.next + more
+
+    def _goes_back(self, frame: Frame) -> None:
+        """Steps go on from a checkpoint, with the number that the inputs count; without one, the checkpoint tells."""
+        self.restored = False
+        if self.started:
+            function = frame.function
+            args, kwargs = thread.given or (frame.args, frame.kwargs)
+            function.counter = counter_among(args, kwargs, self.sources)
+            self._adopt(function)
+            self.next = self._number_of(function, function.counted_by)
 
     def _place(self, frame: Frame) -> Function:
         """The first call of a step function: whose steps does it take?"""

@@ -1,19 +1,23 @@
-"""Step numbers where a loop has none: by the files of checkpoints, else by the optimizer's own count (rule 8).
+"""Step numbers where a loop has none: by its checkpoints, else by the optimizer's own count (rule 8).
 
 A save tells the identity of its files, a restore those that it read. A file that this run saved is known again by
 size and time, and by its inode (it may have been renamed) or its path (the mount may have changed). Then the next
 step is the one after the last that the save holds. Where the file is none of this run's, the optimizer's own count
 is believed; where there is none either, the number is unknown.
+
+Where checkpoints have labels instead, a process that goes back goes on behind the step that the label stands for,
+unless the labels of its later saves say where it went on.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from goodput_plugins.core.attribution.past import CONTEXT
+from goodput_plugins.core.runlog import UNKNOWN
 
 if TYPE_CHECKING:
     from goodput_plugins.core.attribution.observed import Observed, Saved
@@ -90,47 +94,84 @@ class Anchors(NamedTuple):
     resumes: list[tuple[int, int]]
 
 
-def anchors(seen: Observed, files: Files, base: int | None) -> Anchors:
-    """The numbers that files and counts tell.
+def anchors(seen: Observed, files: Files, positions: Mapping[int, int], base: int | None) -> Anchors:
+    """The numbers that checkpoints and counts tell.
 
     Args:
         seen: the attempt.
         files: what earlier attempts saved.
+        positions: the last step in each checkpoint of theirs, by label.
         base: the number of its first step as long as nothing else tells one.
     """
     told = Anchors({}, [])
     counts = dict(seen.counts)
     restored = [(bisect_right(seen.times, when), when, read) for when, read in seen.file_restores]
-    for at in sorted({*counts, *(at for at, _, _ in restored)}):
+    back = [(bisect_right(seen.times, when), when, label) for when, label in seen.restores]
+    back = [known for known in back if 0 < known[0] < len(seen.times) and seen.numbers[known[0]] == UNKNOWN]
+    for at in sorted({*counts, *(at for at, *_ in (*restored, *back))}):
         for when, read in [(when, read) for index, when, read in restored if index == at]:
             position = files.position(read)
             if position is not None:
                 told.resumes.append((when, position))
             else:
-                position = _position_here(seen, when, read, told.numbers, base)
+                mine = [s for s in seen.saves if any(file.is_same(saved) for file in read for saved in s.files)]
+                position = _position_here(seen, when, mine, told.numbers, base)
             if position is not None:
                 told.numbers[at] = position + 1
+        for when, label in [(when, label) for index, when, label in back if index == at]:
+            number = _after_label(seen, when, at, label, positions, told.numbers, base)
+            if number is not None:
+                told.numbers[at] = number
         if at in counts:
             told.numbers.setdefault(at, counts[at])
     if told.numbers and base is not None:
         told.numbers.setdefault(0, base)
-    if 0 not in told.numbers:  # from where the process went back is unknown, and so is all before
-        told.numbers.clear()
+    if 0 not in told.numbers and (not len(seen.numbers) or seen.numbers[0] == UNKNOWN):
+        told.numbers.clear()  # from where the process went back is unknown, and so is all before
     return told
 
 
 def _position_here(
-    seen: Observed, when: int, read: list[File], numbers: dict[int, int], base: int | None
+    seen: Observed, when: int, saves: Sequence[Saved], numbers: Mapping[int, int], base: int | None
 ) -> int | None:
-    """The last step in a save of this same attempt, for a process that goes back."""
-    for saved in reversed(seen.saves):
-        if saved.start < when and any(file.is_same(mine) for file in read for mine in saved.files):
-            index = last_index(seen, saved)
-            before = max((at for at in numbers if at <= index), default=None)
-            if before is not None:
-                return numbers[before] + index - before
-            return None if base is None else base + index
-    return None
+    """The last step in the last of these saves of this same attempt before then, for a process that goes back."""
+    saved = next((saved for saved in reversed(saves) if saved.start < when), None)
+    return None if saved is None else _number_at(seen, last_index(seen, saved), numbers, base)
+
+
+def _number_at(seen: Observed, index: int, numbers: Mapping[int, int], base: int | None) -> int | None:
+    """The number of the step at an index, as far as it is known by now; -1: of the one before the first."""
+    if index < 0:
+        first = _number_at(seen, 0, numbers, base) if seen.times else base
+        return None if first is None else first - 1
+    before = max((at for at in numbers if at <= index), default=0)
+    for at in range(index, before - 1, -1):
+        if seen.numbers[at] != UNKNOWN:
+            return seen.numbers[at] + index - at
+    start = numbers.get(before, base)
+    return None if start is None else start + index - before
+
+
+def _after_label(
+    seen: Observed,
+    when: int,
+    at: int,
+    label: int,
+    positions: Mapping[int, int],
+    numbers: Mapping[int, int],
+    base: int | None,
+) -> int | None:
+    """The number of the step at an index, before which the checkpoint of that label was restored."""
+    labelled = [saved for saved in seen.saves if saved.label is not None]
+    position = _position_here(seen, when, [s for s in labelled if s.label == label], numbers, base)
+    if position is None:
+        position = positions.get(label)
+    if position is None:
+        return None if labelled or positions else label + 1
+    following = next((saved for saved in labelled if saved.start > when), None)
+    if following is None or following.label is None:
+        return position + 1
+    return following.label - (label - position) - (last_index(seen, following) - at)
 
 
 def last_index(seen: Observed, saved: Saved) -> int:

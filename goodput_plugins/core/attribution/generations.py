@@ -8,7 +8,6 @@ after a stop by the user, except that starting from scratch is then a new genera
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -148,7 +147,7 @@ def _check_settled(attempt: Attempt, past: Past) -> None:
     if (seen.waits_stall, seen.deferred, device) != (past.waits_stall, past.deferred, past.device):
         raise Unsettled
     early = any(s.steps is not None and s.steps < past.steps for s in seen.saves if s.position is None)
-    if shifts or early or seen.file_restores or seen.counts:
+    if shifts or early or seen.restores or seen.file_restores or seen.counts:
         raise Unsettled
 
 
@@ -183,15 +182,15 @@ def _numbered(seen: Observed, positions: dict[int, int], files: Files, *, first:
     restored = [
         (when, positions.get(label, label)) for when, label in seen.restores if label in positions or not positions
     ]
-    told = anchors(seen, files, 0 if first else None)
+    early = [position for when, position in restored if not seen.times or when <= seen.times[0]]
+    told = anchors(seen, files, positions, early[-1] + 1 if early else 0 if first else None)
     restored = sorted([*restored, *told.resumes])
-    numbers: array[int] = seen.numbers
-    known = {bisect_right(seen.times, when): position + 1 for when, position in restored}
-    for at, number in (told.numbers | known).items():
-        if at < len(numbers) and numbers[at] == UNKNOWN:
-            numbers = numbers[:at] + array("q", [number]) + numbers[at + 1 :]
     before = [position for when, position in restored if not seen.times or when <= seen.times[0]]
     expected = before[-1] + 1 if before else 0 if first else None
+    numbers: array[int] = seen.numbers
+    for at, number in (told.numbers | ({0: before[-1] + 1} if before else {})).items():
+        if at < len(numbers) and numbers[at] == UNKNOWN:
+            numbers = numbers[:at] + array("q", [number]) + numbers[at + 1 :]
     filled = _fill(numbers, seen.corrections, base=expected)
     if filled is None:
         filled = _by_saves(seen, positions)
