@@ -25,6 +25,10 @@ from sending import Job, board, free_port, scrape, until
 
 from goodput_plugins.agent.making import LAST
 from goodput_plugins.agent.settings import settings
+from goodput_plugins.core.buckets import Bucket
+from goodput_plugins.core.calculator import calculate
+from goodput_plugins.core.reading import read
+from goodput_plugins.core.report import percent
 from goodput_plugins.core.shipper import MONITOR
 from goodput_plugins.exporters.series import Wanted
 
@@ -53,6 +57,15 @@ class Told:
     exit_seconds: float
 
 
+EVALUATES = """
+from goodput_plugins.core.events import Activity
+def evaluate(seconds):
+    recorder.begin(Activity.CUSTOM, name="EVAL")
+    time.sleep(seconds)
+    recorder.finish(Activity.CUSTOM, name="EVAL")
+"""
+
+
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
     job = Job(Runner(tmp_path_factory.mktemp("metrics")))
@@ -67,7 +80,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
             "GOODPUT_HEARTBEAT": "on",
             "GOODPUT_PROMETHEUS_ADDRESS": f"127.0.0.1:{port}",
         }
-        training = job.start("train(50); time.sleep(0.5); train(270, 50); print(time.time())")
+        training = job.start(EVALUATES + "train(120); evaluate(4); train(200, 120); print(time.time())")
         try:
             until(lambda: job.exporters.get("cloud-monitoring", {}).get("sent"))
             job.kill_agent()
@@ -151,6 +164,20 @@ def test_tensorboard_has_the_report_and_its_way_there(told: Told) -> None:
     assert points[-1][2] == pytest.approx(told.report["goodput_percent"], abs=1e-2)
     assert len(points) >= 2 and points == sorted(points)  # over both agents
     assert told.board["steps/ideal_seconds"][-1][2] == pytest.approx(told.report["steps"]["ideal_seconds"], rel=1e-4)
+
+
+def test_every_point_is_the_report_of_its_moment(told: Told) -> None:
+    """Also those of the time in which an evaluation went on."""
+    (log,) = read(told.job.folder)
+    evaluations = {at: value for at, _, value in told.board["badput/custom_badput_events/eval"]}
+    growing = 0
+    for at, _, value in told.board["goodput/goodput"]:
+        then = calculate(log, now=round(at * 1e9), as_of=round(at * 1e9))
+        assert value == pytest.approx(percent(then.breakdown.goodput, then.breakdown.elapsed), abs=0.05)
+        spent = then.breakdown.detail(Bucket.CUSTOM).get("EVAL", 0)
+        assert evaluations.get(at, 0.0) == pytest.approx(percent(spent, then.breakdown.elapsed), abs=0.05)
+        growing += 0 < spent < 3.9e9
+    assert growing >= 2
 
 
 def test_prometheus_sees_the_report(told: Told) -> None:

@@ -168,7 +168,7 @@ class Shipper:
             warn_if_ephemeral(folder, self._environ)
         wanted = [name for name in installed(exporters) if name != "off"]
         if not wanted and self._monitors is None:
-            with suppress(OSError):  # there is no agent of an earlier process
+            with suppress(OSError, ImportError, AttributeError):  # no agent of an earlier process, or no such sockets
                 _tell_nothing_is_wanted(folder)
             return
         try:
