@@ -319,6 +319,30 @@ def test_an_agent_with_nothing_left_to_do_goes(tmp_path: Path) -> None:
     assert status["state"] == "done" and status["unsent"] > 0 and status["error"] == "no network"
 
 
+def test_reports_end_with_the_run_though_a_log_cannot_be_sent(tmp_path: Path) -> None:
+    """They may hold a port; the next training's agent takes over at once."""
+    recorder, now, memory, finished = Recorder(tmp_path), [0.0], Memory(), []
+    recorder.step()
+    memory.fault = Unreached("no network")
+
+    class Ended(StillRunning):
+        def is_running(self) -> bool:
+            return False
+
+        def finish(self, *, last: bool) -> None:
+            finished.append(now[0])
+
+    class Sleeper(Door):
+        def wait(self, seconds: float) -> None:
+            now[0] += seconds
+            if now[0] > 1000:
+                self.knocks += 1
+
+    agent(tmp_path, memory, Sleeper(), clock=lambda: now[0], reports=Ended()).run()
+    assert len(finished) == 1 and loop.SILENT <= finished[0] < 3 * loop.SILENT + duties.LONGEST_PAUSE
+    assert 1000 < now[0] < 1000 + 2 * duties.LONGEST_PAUSE
+
+
 def test_told_to_go_it_goes_when_the_trainer_has_or_soon(tmp_path: Path) -> None:
     recorder, now = Recorder(tmp_path), [0.0]
     recorder.step()
@@ -332,6 +356,21 @@ def test_told_to_go_it_goes_when_the_trainer_has_or_soon(tmp_path: Path) -> None
     sender.leave()
     sender.run()
     assert now[0] <= loop.LEAVE + 1 and memory.entries
+
+
+def test_an_agent_that_hands_over_does_not_wait_for_a_network(tmp_path: Path) -> None:
+    recorder, memory = Recorder(tmp_path), Memory()
+    memory.fault = Unreached("no network")
+    recorder.step()
+
+    class Sleeper(Door):
+        def wait(self, seconds: float) -> None:
+            if memory.tries:
+                sender.hand_over()
+
+    sender = agent(tmp_path, memory, Sleeper(), trainer_lives=lambda: True)
+    sender.run()
+    assert memory.tries == 1 and json.loads((tmp_path / "agent.json").read_text())["unsent"] > 0
 
 
 def test_what_is_refused_is_counted_over_all_agents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,6 +26,8 @@ from goodput_plugins.agent.door import Door
 from goodput_plugins.agent.loop import LEAVE
 from goodput_plugins.agent.succession import GO, STAY, Succession, digests, standing_by
 from goodput_plugins.core.foreign import read_entries
+from goodput_plugins.core.reading import read
+from goodput_plugins.core.runlog import RunLog
 from goodput_plugins.core.shipper import NOTHING_WANTED, _tell_nothing_is_wanted
 from goodput_plugins.doctor.case import Case
 from goodput_plugins.doctor.uploads import succession
@@ -83,15 +85,51 @@ def test_a_restart_with_other_variables_is_served_with_these(job: Job) -> None:
         assert service.refused == []
         told = reported(job.folder)
         assert service.last("goodput_time") == pytest.approx(told["goodput_seconds"], abs=1e-6)
-        (log,) = read_entries(cloud.entries("r"))
-        steps = [number for life in log.lives for number in life.steps.numbers]
-        assert sorted(steps) == sorted([*range(60), *range(40, 280)])
+        assert sorted(steps_of(cloud)) == sorted([*range(60), *range(40, 280)])
         ids = [entry.insert_id for entry in cloud.written]
         assert len(ids) == len(set(ids))
     assert "with another GOODPUT_PROMETHEUS_ADDRESS, GOODPUT_TENSORBOARD_DIR: its agent takes over" in job.log
     assert job.log.count("serving the run") == 2
     before, after = (board(folder)["goodput/goodput"] for folder in (job.folder / "tensorboard", job.run.folder / "tb"))
     assert before[-1][0] < after[0][0] and after[-1][1] == 279
+
+
+def test_an_agent_that_cannot_send_keeps_no_port_after_the_run_and_leaves_the_rest_to_the_next(job: Job) -> None:
+    port = free_port()
+    with Cloud() as cloud:
+        job.variables = {
+            **cloud.environ,
+            "GOODPUT_EXPORTERS": "cloud-logging,prometheus",
+            "GOODPUT_UPLOAD_INTERVAL": "1",
+            "GOODPUT_FLUSH_TIMEOUT": "1",
+            "GOODPUT_PROMETHEUS_ADDRESS": f"127.0.0.1:{port}",
+        }
+        cloud.go_down()
+        job.start("train(100)").communicate(timeout=100)
+        until(lambda: job.status.get("state") == "failing" and answers(port))
+        old = job.status["pid"]
+        until(lambda: not answers(port))
+        assert not is_gone(old)  # it goes on trying to send the log
+        training = job.start("train(400)")
+        try:
+            until(lambda: answers(port))
+            assert is_gone(old)
+            cloud.come_back()
+            until(lambda: len(steps_of(cloud)) > 100)
+        finally:
+            training.kill()
+            training.communicate()
+        until(lambda: steps_of(cloud) == steps_in(read(job.folder)))
+    assert " bytes are left to the next agent" in job.log
+
+
+def steps_of(cloud: Cloud) -> list[int]:
+    """The numbers of all steps that a reader of the log sees, those that were sent twice twice."""
+    return steps_in(read_entries(cloud.entries("r")))
+
+
+def steps_in(logs: list[RunLog]) -> list[int]:
+    return [number for log in logs for life in log.lives for number in life.steps.numbers]
 
 
 def test_a_restart_that_wants_nothing_sent_is_not_sent(job: Job) -> None:

@@ -24,6 +24,8 @@ def test_uploads(tmp_path: Path) -> None:
     is_wrong(diagnoses(run)["uploads"], "503 try again", "5000 bytes wait", "agent.log")
     told_by_agent(run, entries=12, destination="the log goodput_digits")
     assert "12 entries were sent to the log goodput_digits" in diagnoses(run)["uploads"].text
+    told_by_agent(run)
+    assert "has sent nothing yet" in diagnoses(run)["uploads"].text
     told_by_agent(run, state="done", unsent=70)
     is_wrong(diagnoses(run)["uploads"], "70 bytes unsent", "goodput agent", level=Level.WARNING)
     told_by_agent(run, age=1000)

@@ -93,7 +93,7 @@ class Agent:
         self._alive_at = clock()
         self._asked_at = 0.0
         self._leave_at = float("inf")
-        self._hands_over = False
+        self._hands_over = self._rests = False
         self._knocks = 0
 
     def hand_over(self) -> None:
@@ -116,16 +116,18 @@ class Agent:
             if self._is_over(all_done):
                 break
             self._wait()
-        if self._reports is not None:
-            self._say_last_word(self._reports)
+        self._say_last_word()
         self._status.state = "done"
         self._status.unsent = sum(turn.duty.unsent() for turn in self._turns)
         self._status.save(self._folder)
         sums = "; ".join(self._status.sums())
         log(f"done: {sums}." if sums else "done.")
 
-    def _say_last_word(self, reports: Reports) -> None:
-        """Wait until it is said; an agent that stands by meanwhile has newer ones to say."""
+    def _say_last_word(self) -> None:
+        """Wait until it is said, once; an agent that stands by meanwhile has newer ones to say."""
+        reports, self._reports = self._reports, None
+        if reports is None:
+            return
         reports.finish(last=not self._hands_over)
         until = self._clock() + (HASTE if self._hands_over else LAST_WORD)
         knocks = self._door.knocks
@@ -140,7 +142,8 @@ class Agent:
         self._ask_for_values()
         self._turns += map(Turn, self._more())
         for turn in self._turns:
-            turn.go(self._clock(), asked=hurry)
+            if not (self._hands_over and turn.error):  # a network that does not answer is the next agent's
+                turn.go(self._clock(), asked=hurry)
         failed = [turn for turn in self._turns if turn.error]
         if any(turn.slow for turn in failed):
             self._door.answer(sent=False)
@@ -189,7 +192,7 @@ class Agent:
     def _is_over(self, all_done: bool) -> bool:
         """Whether there is nothing left to do, or no time for it."""
         now, grown = self._clock(), newest(self._folder)
-        self._hands_over |= self._leave_at < float("inf") and self._door.knocks > self._knocks
+        self._hands_over |= (self._rests or self._leave_at < float("inf")) and self._door.knocks > self._knocks
         if grown != self._seen or self._trainer_lives():
             self._seen, self._alive_at = grown, now
         if now >= self._leave_at or (self._hands_over and self._is_tried(all_done)):
@@ -197,6 +200,15 @@ class Agent:
         silent = now - self._alive_at
         if self._stay and self._leave_at == float("inf"):
             return False
-        if not all_done:
-            return silent >= GIVE_UP
-        return silent >= (LOST if self._reports is not None and self._reports.is_running() else SILENT)
+        if silent < (LOST if self._reports is not None and self._reports.is_running() else SILENT):
+            return False
+        if all_done:
+            return True
+        self._rest()
+        return silent >= GIVE_UP
+
+    def _rest(self) -> None:
+        """The run is over, and something cannot be sent: go on with that alone, until another agent stands by."""
+        if not self._rests:
+            self._rests, self._knocks = True, self._door.knocks
+            self._say_last_word()

@@ -70,8 +70,10 @@ def uploads(case: Case) -> Iterator[Diagnosis]:
             "They are on disk.",
             "The next start of the run sends them, or: goodput agent RUN",
         )
-    elif entries or not status.get("exporters"):
+    elif entries:
         yield ok("uploads", f"{entries} entries were sent to {where}, the last ones {ago(age)}")
+    elif not status.get("exporters"):
+        yield ok("uploads", f"the agent has sent nothing yet; it told of itself last {ago(age)}")
 
 
 def succession(case: Case) -> Iterator[Diagnosis]:
