@@ -5,7 +5,7 @@ from __future__ import annotations
 from goodput_plugins.core.attribution.activities import Piece
 from goodput_plugins.core.attribution.device import idle_pieces, on_device
 from goodput_plugins.core.buckets import Bucket
-from goodput_plugins.core.runlog import UNKNOWN
+from goodput_plugins.core.columns import UNKNOWN
 
 SECOND = 1_000_000_000
 CALLED, UNTIL = [0, 10 * SECOND, 20 * SECOND], 30 * SECOND

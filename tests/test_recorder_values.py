@@ -10,9 +10,9 @@ import pytest
 from recording import START, Recording
 from running import Runner
 
+from goodput_plugins.core.columns import UNKNOWN
 from goodput_plugins.core.events import Activity, Kind
 from goodput_plugins.core.recorder import Recorder
-from goodput_plugins.core.runlog import UNKNOWN
 from goodput_plugins.testing import FakeClock, MemorySink
 
 

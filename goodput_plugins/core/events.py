@@ -73,6 +73,8 @@ class Kind(StrEnum):
     LOST = "lost"
     """Of what came before, ``step`` pieces could not be written; ``time`` is unused."""
 
+    __hash__ = str.__hash__  # that of an enum is no C function
+
 
 class Activity(StrEnum):
     """What a thread is busy with when it is not simply stepping."""
@@ -92,6 +94,8 @@ class Activity(StrEnum):
     SLICE_DOWN = "slice-down"
     SCALE_UP = "scale-up"
     REINITIALIZATION = "reinit"
+
+    __hash__ = str.__hash__
 
 
 class Fact(StrEnum):

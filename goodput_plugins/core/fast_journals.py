@@ -21,16 +21,18 @@ class _Checked(Event):
     data: None | bool | int | float | str | dict[str, Any] | _Times
 
 
-_lines = msgspec.json.Decoder(list[_Checked])
+_lines = msgspec.json.Decoder(_Checked)
 
 
-def read(data: bytes) -> list[Event]:
-    """The events in a JSON list.
+def read(data: bytes, start: int = 0) -> list[Event]:
+    """The events of the lines from ``start`` on.
 
     Raises:
-        ValueError: it is none, or one of them is none, or one that only the standard library takes.
+        ValueError: one of them is none, or one that only the standard library takes.
     """
-    events = _lines.decode(data)
+    events = _lines.decode_lines(memoryview(data)[start:])
+    if len(events) != data.count(b"\n", start) + (not data.endswith(b"\n")):
+        raise ValueError("a line that holds none, or several")
     for event in events:
         if event.kind is Kind.RUN and not (isinstance(event.data, list) and event.data and event.data[0] >= 0):
             raise ValueError("a run that is none")

@@ -12,6 +12,8 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import sub
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,9 @@ MANY = 100_000
 """With fewer bytes to parse it does not pay to load a faster parser."""
 BACKWARDS_NS = 1_000_000_000
 """Events of a kind that step back by more than this were not written by one process's clock."""
+STEPS = frozenset({Kind.STEP, Kind.RUN, Kind.STEPS})
+AS_IT_HAPPENS = STEPS | {Kind.BEGIN, Kind.FINISH, Kind.HEARTBEAT}
+"""Kinds of events that are told as they happen."""
 
 
 def by_segment(path: Path) -> tuple[str, str]:
@@ -86,11 +91,13 @@ def read_journal(path: Path, data: bytes) -> JournalFile:
         UnusableData: it is no journal, one of another version, or one whose times go backwards.
     """
     header = header_of(path, data)
-    lines = [line for line in data.replace(b"\0", b"").split(b"\n")[1:] if line]
-    if lines:
-        lines[-1] = mended(lines[-1])
-    events, torn = parse(lines)
-    check_order(path, events, {})
+    data = data.replace(b"\0", b"")
+    if not data.endswith(b"]\n"):
+        before, end, last = data.rstrip(b"\n").rpartition(b"\n")
+        data = before + end + mended(last)
+    events, torn = parse(data, data.find(b"\n") + 1 or len(data))
+    if not in_order(events):
+        check_order(path, events, {})
     return journal_of(header, events, torn)
 
 
@@ -100,12 +107,16 @@ def journal_of(header: Mapping[str, Any], events: list[Event], torn: int) -> Jou
     return JournalFile(header, [event for event in events if event.kind is not Kind.LOST], torn, lost)
 
 
-def parse(lines: list[bytes]) -> tuple[list[Event], int]:
-    """The events of these lines, and how many lines are none."""
-    try:
-        return _events(b"".join((b"[", b",".join(lines), b"]"))), 0
-    except (ValueError, RecursionError):
-        pass
+def parse(data: bytes, start: int = 0) -> tuple[list[Event], int]:
+    """The events of the lines from ``start`` on, and how many are none; msgspec parses many lines, if it is there."""
+    if len(data) > MANY:
+        with contextlib.suppress(ImportError, ValueError, RecursionError):
+            from goodput_plugins.core.fast_journals import read
+
+            return read(data, start), 0
+    lines = list(filter(None, data[start:].split(b"\n")))
+    with contextlib.suppress(ValueError, RecursionError):
+        return [event_of(row) for row in json.loads(b"".join((b"[", b",".join(lines), b"]")))], 0
     events: list[Event] = []
     torn = 0
     for line in lines:
@@ -116,22 +127,21 @@ def parse(lines: list[bytes]) -> tuple[list[Event], int]:
     return events, torn
 
 
-def _events(data: bytes) -> list[Event]:
-    """The events in a JSON list; many are parsed by msgspec, where that is installed."""
-    if len(data) > MANY:
-        with contextlib.suppress(ImportError, ValueError, RecursionError):
-            from goodput_plugins.core.fast_journals import read
-
-            return read(data)
-    return [event_of(row) for row in json.loads(data)]
-
-
 def mended(line: bytes) -> bytes:
     """The line of a run that was growing when the process was killed; a number without its comma may be torn."""
     line = line.rstrip()
     if line.startswith(b'["r",') and not line.endswith(b"]"):
         return line.rpartition(b",")[0] + b"]]"
     return line
+
+
+def in_order(events: list[Event]) -> bool:
+    """Whether neither steps nor other events step back on any thread; then :func:`check_order` finds nothing."""
+    for kinds in (STEPS, AS_IT_HAPPENS - STEPS):
+        times = [event.time for event in events if event.kind in kinds]
+        if max(map(sub, accumulate(times, max), times), default=0) > BACKWARDS_NS:
+            return False
+    return True
 
 
 def check_order(path: Path, events: list[Event], newest: dict[tuple[Kind, int], int]) -> None:
@@ -146,7 +156,7 @@ def check_order(path: Path, events: list[Event], newest: dict[tuple[Kind, int], 
         UnusableData: they do.
     """
     for event in events:
-        if event.kind in (Kind.STEP, Kind.RUN, Kind.STEPS, Kind.BEGIN, Kind.FINISH, Kind.HEARTBEAT):
+        if event.kind in AS_IT_HAPPENS:
             key = (event.kind, event.thread)
             before = newest.get(key, 0)
             if event.time < before - BACKWARDS_NS:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from operator import eq
 
 from goodput_plugins.core.attribution.observe import sorted_events
+from goodput_plugins.core.columns import counted_on, extended
 from goodput_plugins.core.events import Activity, Event, Kind
 from goodput_plugins.core.runlog import Life
 
@@ -137,10 +138,10 @@ class _Splitter:
         self.open.clear()
         steps = self.lives[-1].steps
         steps.thread = 0
-        steps.ordinals.extend(range(steps.told, steps.told + len(times)))
+        steps.ordinals = counted_on(steps.ordinals, steps.told, len(times))
         steps.told += len(times)
         steps.times.extend(times)
-        steps.numbers.extend(numbers)
+        steps.numbers = extended(steps.numbers, numbers)
 
     def _without_copies(self, times: array[int], numbers: array[int]) -> tuple[Sequence[int], Sequence[int]]:
         """The steps that are not those of before, told by another process."""

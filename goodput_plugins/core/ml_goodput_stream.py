@@ -11,12 +11,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from goodput_plugins.core.columns import UNKNOWN
 from goodput_plugins.core.compact import Stretch
 from goodput_plugins.core.events import Activity, Event, Kind, event_of
 from goodput_plugins.core.journal_reading import mended
 from goodput_plugins.core.orbax_payloads import checkpoint
 from goodput_plugins.core.report import iso
-from goodput_plugins.core.runlog import UNKNOWN, Steps
+from goodput_plugins.core.runlog import Steps
 
 Payload = dict[str, Any]
 Told = tuple[int, Payload]

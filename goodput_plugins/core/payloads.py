@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from goodput_plugins.core.columns import UNKNOWN
 from goodput_plugins.core.events import Activity, Event, Kind, is_number
-from goodput_plugins.core.runlog import UNKNOWN
 
 LATEST = 2**63 / 1e9
 """Times beyond it (year 2262) are no times, s."""

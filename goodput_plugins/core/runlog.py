@@ -12,23 +12,15 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, chain, compress, repeat
+from itertools import accumulate, compress, repeat
 from operator import add, sub
 from typing import TYPE_CHECKING
 
-from goodput_plugins.core.events import Event, Kind, is_number
+from goodput_plugins.core.columns import UNKNOWN, Column, column, counted_on, extended, packed
+from goodput_plugins.core.events import Activity, Event, Kind, is_number
 
 if TYPE_CHECKING:
     from goodput_plugins.core.attribution.observed import Observed
-
-UNKNOWN = -(2**63)
-"""Stands in a column for what was not told."""
-
-
-def column() -> array[int]:
-    """An empty column of 64-bit integers."""
-    return array("q")
-
 
 _OF_STEPS = frozenset({Kind.STEP, Kind.STEPS, Kind.DEVICE})
 
@@ -45,39 +37,46 @@ class Steps:
         done_ordinals: which step that was.
         wait_starts: when the training thread began to wait for data.
         wait_ends: when each of those waits ended.
+        alive: when the process said that it was alive.
         thread: which thread steps; None before the first.
         told: how many STEPs were told, those of other threads included.
     """
 
     times: array[int] = field(default_factory=column)
-    numbers: array[int] = field(default_factory=column)
-    ordinals: array[int] = field(default_factory=column)
+    numbers: Column = field(default_factory=column)
+    ordinals: Column = field(default_factory=column)
     done: array[int] = field(default_factory=column)
-    done_ordinals: array[int] = field(default_factory=column)
+    done_ordinals: Column = field(default_factory=column)
     wait_starts: array[int] = field(default_factory=column)
     wait_ends: array[int] = field(default_factory=column)
+    alive: array[int] = field(default_factory=column)
     thread: int | None = None
     told: int = 0
 
     def add(self, event: Event) -> bool:
-        """Take in an event if it is a RUN, STEPS, STEP or DEVICE; False if it is another."""
+        """Take in an event if it is a RUN, STEPS, STEP, DEVICE or HEARTBEAT; False if it is another."""
         return not self.take([event])
 
     def take(self, events: Iterable[Event]) -> list[Event]:
-        """Take in the RUNs, STEPS, STEPs and DEVICEs among these events; the others are returned."""
+        """Take in the RUNs, STEPS, STEPs, DEVICEs and HEARTBEATs among these events, and waits between two RUNs.
+
+        The others are returned.
+        """
         others: list[Event] = []
         runs: list[Event] = []
         for event in events:
-            if event.kind is Kind.RUN:
+            kind = event.kind
+            if kind is Kind.RUN or (kind is Kind.SPAN and event.activity is Activity.DATA):
                 runs.append(event)
-            elif event.kind in _OF_STEPS:
-                self._add_runs(runs)
+            elif kind is Kind.HEARTBEAT:
+                self.alive.append(event.time)
+            elif kind in _OF_STEPS:
+                others += self._add_runs(runs)
                 runs = []
                 self._add_one(event)
             else:
                 others.append(event)
-        self._add_runs(runs)
-        return others
+        return others + self._add_runs(runs)
 
     def _add_one(self, event: Event) -> None:
         kind = event.kind
@@ -85,59 +84,75 @@ class Steps:
             self._add_sum(event)
         elif kind is Kind.DEVICE:
             self.done.append(event.time)
-            self.done_ordinals.append(event.step if is_number(event.step) else UNKNOWN)
+            self.done_ordinals = counted_on(self.done_ordinals, event.step if is_number(event.step) else UNKNOWN, 1)
         else:
             if self.thread is None:
                 self.thread = event.thread
             if event.thread == self.thread:
                 self.times.append(event.time)
-                self.numbers.append(event.step if is_number(event.step) else UNKNOWN)
-                self.ordinals.append(self.told)
+                self._add_numbers(event.step, 1)
+                self.ordinals = counted_on(self.ordinals, self.told, 1)
             self.told += 1
 
-    def _add_runs(self, runs: Sequence[Event]) -> None:
-        """Take in runs, all of them at once: a column costs as much for one step as for a dozen."""
-        times: list[int] = []
-        waits: list[int] = []
-        took: list[int] = []
-        ordinals: list[range] = []
-        numbers: list[Iterable[int]] = []
-        for run in runs:
-            if self.thread is None:
-                self.thread = run.thread
-            told = run.data
-            done = [n for n in told if n < 0]
-            if done:
-                told = [n for n in told if n >= 0]
-                self._add_done(run.time, done)
-            first, count = told[0], (len(told) + 2) // 3
-            self.told = first + count
-            if run.thread == self.thread:
-                times += accumulate(told[3::3], initial=run.time)
-                waits += told[1::3]
-                took += told[2::3]
-                waits += [0] * (len(times) - len(waits))
-                took += [0] * (len(times) - len(took))
-                ordinals.append(range(first, first + count))
-                numbers.append(range(run.step, run.step + count) if is_number(run.step) else repeat(UNKNOWN, count))
-        self.times.fromlist(times)
-        self.ordinals.fromlist(list(chain.from_iterable(ordinals)))
-        self.numbers.fromlist(list(chain.from_iterable(numbers)))
-        if any(took):
-            self._add_waits(map(add, times, waits), took)
+    def _add_runs(self, told: Iterable[Event]) -> list[Event]:
+        """Take in runs, all of them at once, and the waits that lie between them; the other waits are returned."""
+        joined = _Joined()
+        others: list[Event] = []
+        wait: Event | None = None
+        for event in told:
+            if event.kind is Kind.RUN:
+                if wait is not None and not self._add_wait(wait, event, joined):
+                    others.append(wait)
+                wait = None
+                self._add_run(event, joined)
+            else:
+                if wait is not None:
+                    others.append(wait)
+                wait = event
+        if wait is not None:
+            others.append(wait)
+        self._add_joined(joined)
+        return others
 
-    def _add_waits(self, begun: Iterable[int], took: list[int]) -> None:
-        """The waits that took any time."""
-        starts = list(compress(begun, took))
-        self.wait_starts.fromlist(starts)
-        self.wait_ends.fromlist(list(map(add, starts, filter(None, took))))
+    def _add_run(self, run: Event, joined: _Joined) -> None:
+        if self.thread is None:
+            self.thread = run.thread
+        told = run.data
+        done = [n for n in told if n < 0]
+        if done:
+            told = [n for n in told if n >= 0]
+            joined.add_done(run.time, done)
+        first, count = told[0], (len(told) + 2) // 3
+        self.told = first + count
+        if run.thread == self.thread:
+            joined.add_steps(run.time, told)
+            self.ordinals = counted_on(self.ordinals, first, count)
+            self._add_numbers(run.step, count)
 
-    def _add_done(self, begun: int, told: list[int]) -> None:
-        """``told`` holds, of each step that was done, -1 - its ordinal and -1 - when (ns after the run began)."""
-        before = begun - 1
-        whens = [before - when for when in told[1::2]]
-        self.done.fromlist(whens)
-        self.done_ordinals.fromlist([~n for n in told[: 2 * len(whens) : 2]])
+    def _add_wait(self, wait: Event, run: Event, joined: _Joined) -> bool:
+        """Take in a wait that was told before a run, if it lies between that and the last step."""
+        fits = run.thread == wait.thread == self.thread and wait.time + (wait.duration or 0) <= run.time
+        return fits and joined.add_wait(wait.time, wait.duration or 0)
+
+    def _add_joined(self, joined: _Joined) -> None:
+        self.times.extend(packed(joined.times))
+        if any(joined.took):  # those that did not are none
+            starts = list(compress(map(add, joined.times, joined.waits), joined.took))
+            self.wait_starts.extend(packed(starts))
+            self.wait_ends.extend(packed(list(map(add, starts, filter(None, joined.took)))))
+        told = joined.done_ordinals
+        self.done.extend(packed(joined.done))
+        if told and told == list(range(told[0], told[0] - len(told), -1)):
+            self.done_ordinals = counted_on(self.done_ordinals, ~told[0], len(told))
+        elif told:
+            self.done_ordinals = extended(self.done_ordinals, [~n for n in told])
+
+    def _add_numbers(self, first: int | None, count: int) -> None:
+        """Take in the numbers of so many steps, or that they are not known."""
+        if is_number(first):
+            self.numbers = counted_on(self.numbers, first, count)
+        else:
+            self.numbers = extended(self.numbers, [UNKNOWN] * count)
 
     def _add_sum(self, event: Event) -> None:
         """Equal steps, of which only the sum is known: shares of it, to the nanosecond in all."""
@@ -149,10 +164,9 @@ class Steps:
         if event.thread != self.thread:
             return
         times = [event.time + duration * at // max(count, 1) for at in range(count + 1)]
-        numbers = range(event.step, event.step + count + 1) if is_number(event.step) else [UNKNOWN] * (count + 1)
         self.times.extend(times[known:])
-        self.ordinals.extend(range(first, first + count + 1)[known:])
-        self.numbers.extend(numbers[known:])
+        self.ordinals = counted_on(self.ordinals, first + known, count + 1 - known)
+        self._add_numbers(event.step + known if is_number(event.step) else None, count + 1 - known)
         ends = times[1:]
         waits = [
             *zip(times, map(add, times, _shares(overlapped, count)), strict=False),
@@ -163,12 +177,52 @@ class Steps:
         self.wait_ends.extend([end for _, end in waits])
         if idle >= 0:
             self.done.extend(map(sub, ends, _shares(idle, count)))
-            self.done_ordinals.extend(range(first, first + count))
+            self.done_ordinals = counted_on(self.done_ordinals, first, count)
 
 
 def _shares(total: int, count: int) -> list[int]:
     """``total`` in ``count`` equal parts."""
     return [total * (at + 1) // count - total * at // count for at in range(count)]
+
+
+class _Joined:
+    """Runs, one after the other: a column costs as much for one step as for a dozen.
+
+    Attributes:
+        times: when steps began.
+        waits: how long after that the training thread waited for data.
+        took: how long it did; 0: it did not.
+        done: when steps were done.
+        done_ordinals: -1 - the ordinal of each.
+    """
+
+    def __init__(self) -> None:
+        self.times: list[int] = []
+        self.waits: list[int] = []
+        self.took: list[int] = []
+        self.done: list[int] = []
+        self.done_ordinals: list[int] = []
+
+    def add_steps(self, begun: int, told: Sequence[int]) -> None:
+        """Add the steps of a run."""
+        self.times += accumulate(told[3::3], initial=begun)
+        self.waits += told[1::3]
+        self.took += told[2::3]
+        self.waits += [0] * (len(self.times) - len(self.waits))
+        self.took += [0] * (len(self.times) - len(self.took))
+
+    def add_done(self, begun: int, told: Sequence[int]) -> None:
+        """``told`` holds, of each step that was done, -1 - its ordinal and -1 - when (ns after the run began)."""
+        pairs = len(told) // 2
+        self.done += map(sub, repeat(begun - 1, pairs), told[1::2])
+        self.done_ordinals += told[: 2 * pairs : 2]
+
+    def add_wait(self, start: int, took: int) -> bool:
+        """Add a wait of the last step; False if it has one, or begins after that."""
+        if not self.times or self.took[-1] or start < self.times[-1]:
+            return False
+        self.waits[-1], self.took[-1] = start - self.times[-1], took
+        return True
 
 
 @dataclass

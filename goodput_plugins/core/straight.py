@@ -15,7 +15,7 @@ from math import inf
 from operator import le, lt, sub
 from typing import NamedTuple
 
-from goodput_plugins.core.runlog import UNKNOWN
+from goodput_plugins.core.columns import UNKNOWN
 
 SKEW_NS = 1_000_000_000
 """Clocks of the hosts of one job differ by less."""

@@ -16,11 +16,11 @@ from itertools import compress, repeat, zip_longest
 from operator import sub
 from typing import Any
 
+from goodput_plugins.core.columns import UNKNOWN, column
 from goodput_plugins.core.compact import Attempts
 from goodput_plugins.core.events import LARGEST_STEP, Activity, Event, Kind
 from goodput_plugins.core.exports import COLUMNS, Column
 from goodput_plugins.core.payloads import LATEST, NotUnderstood, step_number, translate
-from goodput_plugins.core.runlog import UNKNOWN, column
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -153,13 +153,13 @@ class Told:
         columns = (self.steps.times, self.begins.times, self.ends.times, [event.time for event in self.others])
         return min((min(times) for times in columns if times), default=2**63)
 
-    def leave_context(self, moment: int, times: array[int], numbers: array[int]) -> None:
+    def leave_context(self, moment: int, times: array[int], numbers: Sequence[int]) -> None:
         """Forget what was told of the time before a moment; but tell these steps before it."""
         written = dict(zip(self.steps.times, self.steps.written, strict=True))
         self.leave_out([(0, moment - 1)])
         self.steps.times = times + self.steps.times
         self.steps.written = array("q", [written.get(time, UNKNOWN) for time in times]) + self.steps.written
-        self.numbers = numbers + self.numbers
+        self.numbers = array("q", [*numbers, *self.numbers])
         self.follows = True
 
     def _waits(self) -> tuple[tuple[array[int], array[int]], ...]:

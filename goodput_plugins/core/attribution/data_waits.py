@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import compress
-from operator import le, lt, sub
+from operator import ge, le, lt, sub
 from typing import NamedTuple
 
 from goodput_plugins.core.attribution.device import DeviceSteps
@@ -36,7 +36,8 @@ def lay_waits(starts: Sequence[int], ends: Sequence[int], called: Sequence[int],
     """
     if not called:
         return Waits(starts, ends, ())
-    starts, ends = list(starts), list(ends)
+    told = starts, ends
+    starts, ends = listed = list(starts), list(ends)
     early = bisect_left(starts, called[0])
     usual = _one_a_step(starts[early:], ends[early:], called)
     if device is not None:
@@ -46,6 +47,8 @@ def lay_waits(starts: Sequence[int], ends: Sequence[int], called: Sequence[int],
     of_steps = list(map(sub, ends[early:], starts[early:]))
     if not all(of_steps):
         starts, ends = _with_time(starts, ends)
+    if starts is listed[0] and ends is listed[1]:
+        starts, ends = told
     return Waits(starts, ends, of_steps + [0] * (len(called) - len(of_steps)))
 
 
@@ -58,10 +61,13 @@ def _one_a_step(starts: Sequence[int], ends: Sequence[int], called: Sequence[int
 
 def _while_idle(
     starts: Sequence[int], ends: Sequence[int], early: int, device: DeviceSteps
-) -> tuple[list[int], Sequence[int]]:
+) -> tuple[Sequence[int], Sequence[int]]:
     """:func:`idle_waits`, where one wait follows each step; no time is left of one that is overlapped."""
-    late = zip(starts[early:], ends[early:], device.free, strict=False)
-    begins = [start if start > idle else idle if idle < end else end for start, end, idle in late]
+    late = starts[early:]
+    if all(map(ge, late, device.free)):
+        return starts, ends
+    told = zip(late, ends[early:], device.free, strict=False)
+    begins = [start if start > idle else idle if idle < end else end for start, end, idle in told]
     return [*starts[:early], *begins], ends
 
 

@@ -8,15 +8,15 @@ while the device is idle does time belong to what the host was doing.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import ge
 
 from goodput_plugins.core.attribution.activities import Piece
 from goodput_plugins.core.buckets import Bucket
-from goodput_plugins.core.runlog import UNKNOWN
+from goodput_plugins.core.columns import UNKNOWN, ascends, packed
 
 CALL_GAP_NS = 50_000_000
 """Compiling that starts this soon after a call, or after the last part of it, belongs to that call."""
@@ -42,7 +42,7 @@ class DeviceSteps:
 
     def pack(self) -> None:
         """Keep the columns in an eighth of the memory, once they are laid out."""
-        self.begins, self.free = array("q", self.begins), array("q", self.free)
+        self.begins, self.free = packed(self.begins), packed(self.free)
         self.dispatched = self.begins
 
 
@@ -54,16 +54,19 @@ def on_device(
     Where work is ``deferred`` to the end of a call, all compiling in it comes before the work, and so does a save that
     was over before the work was done: it would have had to wait for it.
 
-    Comprehensions choose the larger of two, since a call of ``max`` for each of a million steps is slow.
     """
     handed = _prepared(called, done, pieces) if deferred else _handed(called, pieces, until)
-    free = [when if when > call else call for when, call in zip(done, called, strict=True)]
+    free = later(done, called)
+    if handed:
+        free = list(free)
     for step, moment in handed.items():
         free[step] = max(done[step], moment)
-    if sorted(free) != free:
+    if not ascends(free):
         free = list(accumulate(free, max))
-    begins = called[:1] + [call if call > before else before for call, before in zip(called[1:], free, strict=False)]
-    dispatched = begins[:] if handed else begins
+    following = called[1:]
+    begins: Sequence[int] = later(following, free)
+    begins = called if begins is following else [called[0], *begins]
+    dispatched = list(begins) if handed else begins
     for step, moment in handed.items():
         dispatched[step] = max(moment, free[step - 1]) if step else moment
     last_done = min(free[-1], until)
@@ -75,6 +78,13 @@ def on_device(
     if max(free[-1], dispatched[-1]) > until:
         begins, dispatched, free = ([min(moment, until) for moment in c] for c in (begins, dispatched, free))
     return DeviceSteps(begins, dispatched, free, last_done if done[-1] != UNKNOWN else None, sampled)
+
+
+def later(times: list[int], others: list[int]) -> list[int]:
+    """The later of each two; ``times`` itself where none of the others is."""
+    if all(map(ge, times, others)):
+        return times
+    return [time if time > other else other for time, other in zip(times, others, strict=False)]
 
 
 def _handed(called: Sequence[int], pieces: Sequence[Piece], until: int) -> dict[int, int]:

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from goodput_plugins.core.attribution.past import CONTEXT
-from goodput_plugins.core.runlog import UNKNOWN
+from goodput_plugins.core.columns import UNKNOWN
 
 if TYPE_CHECKING:
     from goodput_plugins.core.attribution.observed import Observed, Saved

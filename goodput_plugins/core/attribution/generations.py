@@ -17,7 +17,7 @@ from typing import Any
 from goodput_plugins.core.attribution.files import File, Files, anchors, last_index
 from goodput_plugins.core.attribution.observed import Observed, Saved
 from goodput_plugins.core.attribution.past import Past, Unsettled
-from goodput_plugins.core.runlog import UNKNOWN
+from goodput_plugins.core.columns import UNKNOWN, Column
 
 ALIVE_NS = 30_000_000_000
 """A process whose last sign is younger is alive."""
@@ -187,10 +187,10 @@ def _numbered(seen: Observed, positions: dict[int, int], files: Files, *, first:
     restored = sorted([*restored, *told.resumes])
     before = [position for when, position in restored if not seen.times or when <= seen.times[0]]
     expected = before[-1] + 1 if before else 0 if first else None
-    numbers: array[int] = seen.numbers
+    numbers = seen.numbers
     for at, number in (told.numbers | ({0: before[-1] + 1} if before else {})).items():
         if at < len(numbers) and numbers[at] == UNKNOWN:
-            numbers = numbers[:at] + array("q", [number]) + numbers[at + 1 :]
+            numbers = array("q", [*numbers[:at], number, *numbers[at + 1 :]])
     filled = _fill(numbers, seen.corrections, base=expected)
     if filled is None:
         filled = _by_saves(seen, positions)
@@ -211,10 +211,12 @@ def _by_saves(seen: Observed, positions: dict[int, int]) -> Sequence[int] | None
     return range(base, base + len(seen.times)) if base >= 0 else None
 
 
-def _fill(told: array[int], corrections: Sequence[tuple[int, int]], base: int | None) -> Sequence[int] | None:
+def _fill(told: Column, corrections: Sequence[tuple[int, int]], base: int | None) -> Sequence[int] | None:
     """Numbers for all steps: corrected, then counted on from and back to the known ones."""
     if not told:
         return range(0)
+    if not corrections and isinstance(told, range):
+        return told
     if not corrections and told[0] != UNKNOWN and told == array("q", range(told[0], told[0] + len(told))):
         return range(told[0], told[0] + len(told))
     numbers = list(told)

@@ -98,6 +98,8 @@ def _judge_stuck(ledger: Ledger) -> None:
         excess = own[step] - weight * ideal
         if excess > max((weight + 1) * ideal, STUCK_NS):
             ledger.slow[step] = excess
+    if not ledger.slow and ledger.attempt.seen.past is None:
+        return
     stuck = stuck_so_far(ledger, last)
     if stuck.often >= BURSTS and 2 * stuck.total > stuck.measured and 2 * stuck.largest < stuck.total:
         if ledger.attempt.seen.past is not None:

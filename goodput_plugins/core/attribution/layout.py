@@ -14,7 +14,7 @@ from goodput_plugins.core.attribution.device import idle_pieces, on_device
 from goodput_plugins.core.attribution.generations import Attempt
 from goodput_plugins.core.attribution.ledger import WAIT, Ledger
 from goodput_plugins.core.buckets import Bucket
-from goodput_plugins.core.runlog import UNKNOWN
+from goodput_plugins.core.columns import UNKNOWN, packed
 
 PREPARING = (Bucket.TPU_INITIALIZATION, Bucket.TRAINING_PREP, Bucket.RESTORE)
 """What comes before the first batch."""
@@ -25,6 +25,7 @@ def open_ledger(attempt: Attempt, stride: int) -> Ledger:
     seen, until = attempt.seen, attempt.until
     count = bisect_right(seen.times, until)
     called: Sequence[int] = seen.times[:count]
+    column = called
     numbers = attempt.numbers[:count] if attempt.numbers is not None else range(count)
     pieces = sweep(seen.intervals, seen.start, until)
     starts, ends = _clip(seen.wait_starts, seen.wait_ends, seen.start, until)
@@ -41,6 +42,11 @@ def open_ledger(attempt: Attempt, stride: int) -> Ledger:
     if not isinstance(numbers, range):
         ledger.weights = {at: b - a for at, (a, b) in enumerate(pairwise(numbers)) if b > a and b - a != stride}
     _lay_out(ledger, pieces, lay_waits(starts, ends, called, ledger.device))
+    if ledger.device is not None:
+        if ledger.device.begins is called:
+            ledger.device.begins = column
+        ledger.device.pack()
+        ledger.begins = ledger.device.begins
     return ledger
 
 
@@ -78,7 +84,7 @@ def _lay_out(ledger: Ledger, pieces: Sequence[Piece], waits: Waits) -> None:
         nets[last] = ledger.until - begins[last] - waits.of_steps[last]
     else:
         nets = list(map(sub, map(sub, [*begins[1:], ledger.until], begins), waits.of_steps))
-        ledger.waits = array("q", waits.of_steps)
+        ledger.waits = packed(waits.of_steps)
     step = -1
     for begin, end, source in pieces:
         while begin < end:
@@ -89,8 +95,5 @@ def _lay_out(ledger: Ledger, pieces: Sequence[Piece], waits: Waits) -> None:
             if step >= 0 and not idle:
                 nets[step] -= cut - begin
             begin = cut
-    ledger.nets = array("q", nets)
-    ledger.wait_starts, ledger.wait_ends = array("q", waits.starts), array("q", waits.ends)
-    if device is not None:
-        device.pack()
-        ledger.begins = device.begins
+    ledger.nets = packed(nets)
+    ledger.wait_starts, ledger.wait_ends = packed(waits.starts), packed(waits.ends)

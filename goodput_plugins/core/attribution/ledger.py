@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import sub
 from typing import Any, NamedTuple
 
 from goodput_plugins.core.attribution.activities import Piece
@@ -160,7 +161,7 @@ class Ledger:
     def waited_between(self, begin: int, end: int) -> int:
         """How long these waits are, ns."""
         low, high = bisect_left(self.wait_starts, begin), bisect_left(self.wait_starts, end)
-        return sum(self.wait_ends[low:high]) - sum(self.wait_starts[low:high])
+        return sum(map(sub, self.wait_ends[low:high], self.wait_starts[low:high]))
 
     def gap(self, step: int) -> int:
         """How long the device was idle in a step's interval for no known reason, ns."""
@@ -227,4 +228,5 @@ def _overlap_sorted(starts: Sequence[int], ends: Sequence[int], low: int, high: 
     if first >= stop:
         return 0
     cut = max(0, low - starts[first]) + max(0, ends[stop - 1] - high)
-    return sum(ends[first:stop]) - sum(starts[first:stop]) - cut
+    waited: int = sum(map(sub, ends[first:stop], starts[first:stop]))
+    return waited - cut

@@ -10,13 +10,17 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, compress, groupby
-from operator import attrgetter, gt, le, lt
+from operator import attrgetter, gt, lt
 
 from goodput_plugins.core.attribution.observed import Interval, Observed, Saved
 from goodput_plugins.core.attribution.past import Past
 from goodput_plugins.core.attribution.watch import Watch
+from goodput_plugins.core.columns import UNKNOWN, ascends, packed
 from goodput_plugins.core.events import Activity, Event, Kind, in_order
-from goodput_plugins.core.runlog import UNKNOWN, Life, Steps
+from goodput_plugins.core.runlog import Life, Steps
+
+FEW = 32
+"""So many waits are put in their places one by one."""
 
 _time = attrgetter("time")
 
@@ -64,7 +68,8 @@ def sorted_events(events: list[Event]) -> list[Event]:
     times = list(map(_time, by_time))
     if all(map(lt, times, times[1:])):
         return by_time
-    return [event for _, same in groupby(by_time, _time) for event in _in_total_order(list(same))]
+    ordered = sorted(by_time, key=in_order)
+    return [event for _, same in groupby(ordered, in_order) for event in _in_total_order(list(same))]
 
 
 def _in_total_order(events: list[Event]) -> list[Event]:
@@ -95,13 +100,13 @@ def _steps_of(life: Life, events: list[Event]) -> tuple[Steps, list[Event]]:
 def _take_steps(seen: Observed, steps: Steps, until: int | None) -> None:
     """The columns in order of time, cut at ``until``, the device's times put beside their steps."""
     times, numbers, ordinals = steps.times, steps.numbers, steps.ordinals
-    if not all(map(le, times, times[1:])):
+    if not ascends(times):
         order = sorted(range(len(times)), key=times.__getitem__)
         times, numbers, ordinals = (array("q", [c[at] for at in order]) for c in (times, numbers, ordinals))
     if times and times[0] < seen.start:  # no step began before its process
         times = array("q", [max(time, seen.start) for time in times])
     starts, ends = steps.wait_starts, steps.wait_ends
-    done, done_ordinals = steps.done, steps.done_ordinals
+    done, done_ordinals, alive = steps.done, steps.done_ordinals, steps.alive
     if until is not None:
         count, waits = bisect_right(times, until), bisect_right(ends, until)
         if waits < len(starts) and starts[waits] <= until:
@@ -110,11 +115,12 @@ def _take_steps(seen: Observed, steps: Steps, until: int | None) -> None:
         starts, ends = starts[:waits], ends[:waits]
         known = [at for at, when in enumerate(done) if when <= until]
         done, done_ordinals = (array("q", [c[at] for at in known]) for c in (done, done_ordinals))
+        alive = array("q", [when for when in alive if when <= until])
     seen.times, seen.numbers = times, numbers
     seen.wait_starts, seen.wait_ends = starts, ends
     if done:
         seen.done = _by_step(ordinals, done_ordinals, done)
-    seen.last_sign = max([seen.last_sign, *times[-1:], max(ends, default=0), max(done, default=0)])
+    seen.last_sign = max([seen.last_sign, *times[-1:], max(done, default=0), max(alive, default=0)])
 
 
 def _by_step(ordinals: Sequence[int], done_ordinals: Sequence[int], done: Sequence[int]) -> array[int]:
@@ -131,15 +137,15 @@ def _by_step(ordinals: Sequence[int], done_ordinals: Sequence[int], done: Sequen
 def _part_waits(seen: Observed) -> None:
     """Put the waits that touch no other activity, nor each other, into the columns."""
     starts, ends = seen.wait_starts, seen.wait_ends
+    apart = not any(map(gt, ends, starts[1:]))
+    seen.last_sign = max([seen.last_sign, *(ends[-1:] if apart else ends)])
     ended = [i for i in seen.intervals if i.activity is Activity.DATA and i.end is not None]
     if ended:
         seen.intervals = [i for i in seen.intervals if i.activity is not Activity.DATA or i.end is None]
         told = [(i.start, i.end) for i in ended if i.end is not None and i.start < i.end]
-        # Sorted apart they may be paired anew, but at each moment as many waits are open as before.
-        starts = array("q", sorted([*starts, *(start for start, _ in told)]))
-        ends = array("q", sorted([*ends, *(end for _, end in told)]))
+        starts, ends, apart = _with_more(starts, ends, told, apart=apart)
     mixed: set[int] = set()
-    if any(map(gt, ends, starts[1:])):
+    if not apart:
         mixed = {at for at, (end, start) in enumerate(zip(ends, starts[1:], strict=False)) if end > start}
         mixed |= {at + 1 for at in mixed}
     reach = list(accumulate(ends, max)) if mixed else ends
@@ -152,5 +158,25 @@ def _part_waits(seen: Observed) -> None:
         keep = bytearray(b"\1") * len(starts)
         for at in mixed:
             keep[at] = 0
-        starts, ends = array("q", compress(starts, keep)), array("q", compress(ends, keep))
+        starts, ends = packed(list(compress(starts, keep))), packed(list(compress(ends, keep)))
     seen.wait_starts, seen.wait_ends = starts, ends
+
+
+def _with_more(
+    starts: array[int], ends: array[int], told: list[tuple[int, int]], *, apart: bool
+) -> tuple[array[int], array[int], bool]:
+    """The waits in the columns and those that were told, in order; and whether they lie apart."""
+    if apart and len(told) <= FEW:
+        all_starts, all_ends = starts[:], ends[:]
+        for start, end in told:
+            at = bisect_right(all_ends, start)
+            if at < len(all_starts) and all_starts[at] < end:
+                break
+            all_starts.insert(at, start)
+            all_ends.insert(at, end)
+        else:
+            return all_starts, all_ends, True
+    # Sorted apart they may be paired anew, but at each moment as many waits are open as before.
+    starts = packed(sorted([*starts, *(start for start, _ in told)]))
+    ends = packed(sorted([*ends, *(end for _, end in told)]))
+    return starts, ends, not any(map(gt, ends, starts[1:]))

@@ -8,8 +8,9 @@ from typing import Any
 
 from goodput_plugins.core.attribution.files import File
 from goodput_plugins.core.attribution.past import Past
+from goodput_plugins.core.columns import Column, column
 from goodput_plugins.core.events import Activity, Event
-from goodput_plugins.core.runlog import Life, column
+from goodput_plugins.core.runlog import Life
 
 WAIT = "wait"
 """The name of a SAVE that only waited for one: it is no checkpoint."""
@@ -79,7 +80,7 @@ class Observed:
 
     life: Life
     times: array[int] = field(default_factory=column)
-    numbers: array[int] = field(default_factory=column)
+    numbers: Column = field(default_factory=column)
     done: array[int] = field(default_factory=column)
     corrections: list[tuple[int, int]] = field(default_factory=list)
     wait_starts: array[int] = field(default_factory=column)

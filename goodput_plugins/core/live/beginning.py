@@ -70,7 +70,7 @@ class Beginning(NamedTuple):
         steps = life.steps
         for name in COLUMNS:
             setattr(steps, name, getattr(first, name) + getattr(steps, name))
-        steps.ordinals.extend(range(len(steps.ordinals), len(steps.times)))
+        steps.ordinals = range(len(steps.times))
         steps.told = len(steps.times)
         life.start, life.shown = self.life.start, self.life.shown
         return log

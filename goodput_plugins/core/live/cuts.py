@@ -151,7 +151,7 @@ def rest_of(life: Life, numbers: Sequence[int], cut: Cut) -> Life:
     if not cut.at:
         return life
     first, moment, old = cut.told - CONTEXT, cut.called, life.steps
-    steps = Steps(old.times[first:], array("q", numbers[first : cut.told]) + old.numbers[cut.told :])
+    steps = Steps(old.times[first:], array("q", [*numbers[first : cut.told], *old.numbers[cut.told :]]))
     steps.ordinals = old.ordinals[first:]
     done = [at for at, ordinal in enumerate(old.done_ordinals) if ordinal >= steps.ordinals[0]]
     steps.done = array("q", [old.done[at] for at in done])
@@ -159,6 +159,7 @@ def rest_of(life: Life, numbers: Sequence[int], cut: Cut) -> Life:
     waits = [pair for pair in zip(old.wait_starts, old.wait_ends, strict=True) if pair[0] >= moment]
     steps.wait_starts = array("q", [start for start, _ in waits])
     steps.wait_ends = array("q", [end for _, end in waits])
+    steps.alive = array("q", [when for when in old.alive if when >= moment])
     steps.thread, steps.told = old.thread, old.told
     events = [event for event in life.events if event.time >= moment]
     return Life(life.id, life.start, events, life.foreign, steps)

@@ -216,8 +216,8 @@ class Journals:
         file.length = len(data[end:].rstrip(b"\0"))
         if growing:
             growing[-1] = mended(growing[-1])
-        events, torn = parse(lines)
-        file.growing, file.torn = parse(growing)
+        events, torn = parse(b"\n".join(lines))
+        file.growing, file.torn = parse(b"\n".join(growing))
         newest = dict(file.newest)
         check_order(path, events, newest)
         check_order(path, file.growing, dict(newest))

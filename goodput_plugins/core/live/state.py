@@ -22,8 +22,8 @@ from goodput_plugins.core.report import Source
 from goodput_plugins.core.runlog import Life, Steps
 from goodput_plugins.core.story import Story
 
-SCHEMA = "goodput-live/2"
-COLUMNS = ("times", "numbers", "ordinals", "done", "done_ordinals", "wait_starts", "wait_ends")
+SCHEMA = "goodput-live/3"
+COLUMNS = ("times", "numbers", "ordinals", "done", "done_ordinals", "wait_starts", "wait_ends", "alive")
 
 
 def write(path: Path, keep: int, kept: Kept | None, source: Any) -> None:
@@ -118,7 +118,7 @@ def of_life(life: Life) -> dict[str, Any]:
         "start": life.start,
         "foreign": life.foreign,
         "events": [json.loads(encode(event)) for event in life.events],
-        "columns": {name: getattr(steps, name).tolist() for name in COLUMNS},
+        "columns": {name: list(getattr(steps, name)) for name in COLUMNS},
         "thread": steps.thread,
         "told": steps.told,
     }
