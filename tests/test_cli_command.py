@@ -101,6 +101,7 @@ def test_times_select_a_window(runs: Path, capsys: pytest.CaptureFixture[str]) -
     assert up_to["elapsed_seconds"] == pytest.approx(20, abs=2)
     assert up_to["elapsed_seconds"] + since["elapsed_seconds"] == pytest.approx(35, abs=2)
     assert as_json(capsys, "--as-of", "-80s")["end_time"] < as_json(capsys)["end_time"]
+    assert since["end_time"] == as_json(capsys)["end_time"]  # the run was done before now
 
 
 def test_a_configured_ideal_is_the_ideal(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

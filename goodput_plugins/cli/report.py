@@ -8,6 +8,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import NoReturn
 
 from goodput_plugins.cli import halves
@@ -78,9 +79,12 @@ def _calculated(log: RunLog, options: Namespace, now: int, each: Each) -> Report
         start = min((life.start for life in log.lives), default=0) if options.start is None else options.start
         latest = now if options.as_of is None else options.as_of
         window = start, latest if options.end is None else options.end
-    return calculate(
+    report = calculate(
         log, now=now, as_of=options.as_of, window=window, generation=options.generation, ideal=options.ideal, each=each
     )
+    if options.end is None and report.status == "completed" and report.attempts:
+        return replace(report, end=min(report.end, report.attempts[-1].end))
+    return report
 
 
 def _draw(reports: list[Report]) -> None:
