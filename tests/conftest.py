@@ -17,7 +17,7 @@ os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v4-8")
 LONGEST = [
     *["contract", "lightning_processes", "agent_process", "xla_launch", "xla_jobs", "where_it_goes_wrong"],
     *["end_to_end", "jax_harmless", "jax_odd_loops", "agent_metrics", "lightning_checkpoints", "lightning_steps"],
-    *["session", "switch"],
+    *["agent_succession", "session", "switch"],
 ]
 """Files that take minutes. They begin first, so that the short ones fill the time in which the last of these ends."""
 

@@ -429,6 +429,29 @@ def test_who_asks_is_answered_when_everything_is_sent(tmp_path: Path) -> None:
     door.close()
 
 
+def test_who_waits_for_an_agent_that_goes_asks_the_next_one(tmp_path: Path) -> None:
+    import threading
+
+    first, second, answered = Door(), Door(), threading.Event()
+    assert first.take(tmp_path)
+
+    def serve() -> None:
+        first.wait(30)
+        first.close()
+        time.sleep(0.3)  # in which there is none
+        assert second.take(tmp_path)
+        second.wait(30)
+        second.answer(sent=True)
+        answered.set()
+
+    serving = threading.Thread(target=serve)
+    serving.start()
+    _ask(tmp_path, 30.0, time.monotonic())
+    assert answered.wait(10)
+    serving.join()
+    second.close()
+
+
 def test_nobody_waits_for_an_agent_that_is_not_there(tmp_path: Path) -> None:
     begun = time.monotonic()
     with pytest.raises(ConnectionRefusedError):

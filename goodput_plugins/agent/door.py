@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from goodput_plugins.core.name_lock import AGENT, address
-from goodput_plugins.core.shipper import ASKS, NOTHING_WANTED, SENT, STANDS_BY, UNSENT, VALUES
+from goodput_plugins.core.shipper import ASKS, GOES, NOTHING_WANTED, SENT, STANDS_BY, UNSENT, VALUES
 
 LONGEST = 4096
 """No message is longer, bytes."""
@@ -119,7 +119,9 @@ class Door:
                 continue
 
     def close(self) -> None:
-        """Let another agent have the run."""
+        """Let another agent have the run; who waits is to ask that one."""
+        self.wait(0.0)
+        self._tell(self.waiting + self.watching, GOES)
         held, self._socket = self._socket, None
         if held is not None:
             held.close()

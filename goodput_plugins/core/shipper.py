@@ -28,8 +28,9 @@ MONITOR = "monitor.json"
 """What the script itself asks for, in the run's folder; the agent looks at it again and again."""
 ASKED = "asked"
 """There: the exporters that its recorders ask for, each with a log's name; the rest is what its monitors want."""
-ASKS, VALUES, SENT, UNSENT = b"flush", b"values", b"sent", b"unsent"
-"""What the agent is asked for: that everything be sent; that the last values be. And its answers."""
+ASKS, VALUES, SENT, UNSENT, GOES = b"flush", b"values", b"sent", b"unsent", b"goes"
+"""What the agent is asked for: that everything be sent; that the last values be. And its answers; the last one: that
+it goes, and another agent is to be asked."""
 STANDS_BY, NOTHING_WANTED = b"stands-by ", b"nothing-wanted "
 """What it is told: that another agent would take its place; that a trainer wants nothing sent. See
 :mod:`goodput_plugins.agent.succession`."""
@@ -286,11 +287,12 @@ def _ask(folder: Path, patience: float, expected: float, what: bytes = ASKS) -> 
             with_answer.settimeout(max(0.001, until - time.monotonic()))
             try:
                 with_answer.sendto(what, address(folder, AGENT))
-                break
+                if with_answer.recv(len(UNSENT)) != GOES:
+                    break
+                expected = time.monotonic() + STARTING
             except ConnectionRefusedError:
                 if time.monotonic() > min(until, expected):
                     raise
             time.sleep(RETRY)
-        with_answer.recv(len(UNSENT))
     finally:
         with_answer.close()
