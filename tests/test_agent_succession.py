@@ -110,7 +110,7 @@ def test_an_agent_that_cannot_send_keeps_no_port_after_the_run_and_leaves_the_re
         old = job.status["pid"]
         until(lambda: not answers(port))
         assert not is_gone(old)  # it goes on trying to send the log
-        training = job.start("train(400)")
+        training = job.start("train(2000)")
         try:
             until(lambda: answers(port))
             assert is_gone(old)
@@ -138,7 +138,7 @@ def test_a_restart_that_wants_nothing_sent_is_not_sent(job: Job) -> None:
     until(lambda: job.exporters.get("tensorboard", {}).get("sent"))
     old = job.status["pid"]
     job.variables["GOODPUT_EXPORTERS"] = "off"
-    training = job.start("train(200)")
+    training = job.start("train(2000)")
     try:
         until(lambda: is_gone(old))
         assert training.poll() is None
@@ -155,7 +155,7 @@ def test_the_same_variables_keep_the_agent_and_leave_one_that_stands_by(job: Job
     old = job.status["pid"]
     for _ in range(2):
         job.start(KILLED).communicate(timeout=100)
-    training = job.start("train(400)")
+    training = job.start("train(2000)")
     try:
         until(lambda: len(agents(job)) == 2)  # of the three that stood by the newest is left
         assert job.status["pid"] == old
@@ -185,7 +185,7 @@ def test_an_agent_by_hand_stays_and_says_so(job: Job) -> None:
     by_hand = job.agent_by_hand("--stay")
     until(lambda: job.status.get("state") == "shipping")
     job.variables["GOODPUT_UPLOAD_INTERVAL"] = "2"
-    training = job.start("train(400)")
+    training = job.start("train(2000)")
     try:
         until(lambda: "another GOODPUT_UPLOAD_INTERVAL than this agent" in job.log)
         until(lambda: job.status.get("differing"))

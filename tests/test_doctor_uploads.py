@@ -156,7 +156,8 @@ def test_a_port_that_another_process_holds(tmp_path: Path) -> None:
 
 def test_an_address_that_is_none_of_this_machines() -> None:
     environ = {"GOODPUT_EXPORTERS": "prometheus", "GOODPUT_PROMETHEUS_ADDRESS": "192.0.2.1:9464"}
-    is_wrong(diagnoses(**environ)["prometheus"], "192.0.2.1:9464", "address of this machine")
+    found = diagnoses(**environ)["prometheus"]
+    is_wrong(found, "192.0.2.1:9464 (Cannot assign requested address)", "address of this machine")
     assert "prometheus" not in diagnoses(GOODPUT_EXPORTERS="off", GOODPUT_PROMETHEUS_ADDRESS="192.0.2.1:9464")
 
 

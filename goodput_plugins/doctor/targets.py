@@ -6,6 +6,7 @@ name is made. Where the run's agent is at work that has done so, and nothing is 
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,7 +75,8 @@ def _unbound(address: str) -> str | None:
         family, _, _, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
         socket.create_server((str(place[0]), int(place[1])), family=family).close()
     except OSError as error:
-        return error.strerror or str(error)
+        known = error.errno is not None and error.errno > 0  # those of names are not
+        return os.strerror(error.errno or 0) if known else error.strerror or str(error)
     return None
 
 
