@@ -9,16 +9,19 @@ import os
 import pickle
 import signal
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, NoReturn, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 BIG = 8_000_000
 """Fewer bytes are read in less than half a second."""
+MOST_PARTS = 256
+"""So many parts can be told by one byte."""
 
 
 def worth_it(path: Path) -> bool:
@@ -40,55 +43,66 @@ def has_idle_processor() -> bool:
 
 
 def each(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """What ``function`` makes of each item, in order; every second item goes to another process."""
+    """What ``function`` makes of each item, in order; about half of it is made by another process."""
     whole = list(items)
-    mine, theirs = whole[::2], whole[1::2]
-    if not theirs:
-        return list(map(function, mine))
-    try:
-        child, answers = _forked(function, theirs)
-    except OSError:  # there are too many processes, or open files
-        return list(map(function, whole))
-    try:
-        done = list(map(function, mine))
-        others: list[Result] | None = _received(answers, len(theirs))
-    finally:
-        answers.close()
-        with suppress(OSError):
+    parts = [whole[at::MOST_PARTS] for at in range(min(len(whole), MOST_PARTS))]
+    made: dict[int, list[Result]] = {}
+    if len(parts) > 1:
+        with suppress(OSError):  # there are too many processes, or open files
+            made = _shared(function, parts)
+    results = [made[at] if at in made else list(map(function, part)) for at, part in enumerate(parts)]
+    return [results[at % MOST_PARTS][at // MOST_PARTS] for at in range(len(whole))]
+
+
+def _shared(function: Callable[[Item], Result], parts: Sequence[list[Item]]) -> dict[int, list[Result]]:
+    """The results of these parts, but of those with which the other process did not come to an end.
+
+    A process takes the next part when it is done with one. The other one's results lie in memory that both have.
+    """
+    with ExitStack() as opened:
+        answers = opened.enter_context(os.fdopen(os.memfd_create("goodput"), "w+b"))
+        reading, writing = os.pipe()
+        tickets = opened.enter_context(os.fdopen(reading, "rb", 0))
+        with os.fdopen(writing, "wb", 0) as told:
+            told.write(bytes(range(len(parts))))
+        child = os.fork()
+        if not child:
+            _answer(function, parts, tickets, answers)
+        try:
+            made = {at: list(map(function, parts[at])) for at in _next(tickets)}
+            os.waitpid(child, 0)
+        except BaseException:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-    if others is None:  # whatever became of that process
-        others = list(map(function, theirs))
-    results = done + others
-    results[::2], results[1::2] = done, others
-    return results
+            raise
+        answers.seek(0)
+        return made | _received(answers)
 
 
-def _forked(function: Callable[[Item], Result], items: list[Item]) -> tuple[int, BinaryIO]:
-    """A process that does these items: its id, and where the results come once it has done them all."""
-    reading, writing = os.pipe()
+def _next(tickets: FileIO) -> Iterator[int]:
+    """The parts that no one has taken yet, one at a time."""
+    while ticket := tickets.read(1):
+        yield ticket[0]
+
+
+def _answer(
+    function: Callable[[Item], Result], parts: Sequence[list[Item]], tickets: FileIO, answers: BinaryIO
+) -> NoReturn:
+    """Be the other process."""
     try:
-        child = os.fork()
-    except OSError:
-        os.close(reading)
-        os.close(writing)
-        raise
-    if child:
-        os.close(writing)
-        return child, os.fdopen(reading, "rb")
-    try:
-        os.close(reading)
-        results = [pickle.dumps(function(item), pickle.HIGHEST_PROTOCOL) for item in items]
-        with os.fdopen(writing, "wb") as answers:
-            answers.writelines(results)
+        for at in _next(tickets):
+            answers.write(pickle.dumps((at, list(map(function, parts[at]))), pickle.HIGHEST_PROTOCOL))
+        answers.flush()
     except BaseException:
         os._exit(1)
     os._exit(0)
 
 
-def _received(answers: BinaryIO, count: int) -> list[Result] | None:
-    """So many results; None if they do not all come."""
-    try:
-        return [pickle.load(answers) for _ in range(count)]
-    except Exception:
-        return None
+def _received(answers: BinaryIO) -> dict[int, list[Result]]:
+    """What the other process made, up to where it ended, whatever became of it."""
+    made: dict[int, list[Result]] = {}
+    with suppress(Exception):
+        while True:
+            at, results = pickle.load(answers)
+            made[at] = results
+    return made

@@ -6,8 +6,7 @@ cut out of the segments. So adjacent windows add up to the bigger one, to the na
 
 from __future__ import annotations
 
-from array import array
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
@@ -15,19 +14,18 @@ from operator import add
 
 from goodput_plugins.core.attribution import Each, Generation, attribute
 from goodput_plugins.core.attribution.generations import Attempt
-from goodput_plugins.core.attribution.ideal import Histogram, deviation
 from goodput_plugins.core.attribution.ledger import WAIT, Beside
 from goodput_plugins.core.attribution.past import preserved_of
-from goodput_plugins.core.attribution.tally import Tally, Window, tally
+from goodput_plugins.core.attribution.tally import Tally, Window, tally_one, whole
 from goodput_plugins.core.attribution.timeline import PRODUCTIVE, WASTED
 from goodput_plugins.core.buckets import BADPUT, OWNER_OF, Bucket
-from goodput_plugins.core.earlier import RECENT, Earlier, Ended, Told, joined
+from goodput_plugins.core.earlier import Earlier, Ended, Told, joined
 from goodput_plugins.core.errors import UnusableData
-from goodput_plugins.core.events import Fact
 from goodput_plugins.core.exits import CODE
 from goodput_plugins.core.findings import findings, in_order_of_cost
-from goodput_plugins.core.report import AttemptSummary, Breakdown, Finding, Report, Source, StepFunction, StepSummary
+from goodput_plugins.core.report import AttemptSummary, Breakdown, Finding, Report, Source
 from goodput_plugins.core.runlog import RunLog
+from goodput_plugins.core.step_summary import StepTimes, summary_of
 from goodput_plugins.core.story import Story
 
 ALWAYS_KNOWN = frozenset(
@@ -69,7 +67,7 @@ def calculate(
     until = window[1] if window is not None else None
     timeline = attribute(log, as_of=as_of, now=now, until=until, ideal=ideal, each=each)
     chosen = _choose(log, timeline.generations, generation, until)
-    return report_of(log, timeline.generations[chosen], chosen, window=window, ideal=ideal)
+    return report_of(log, timeline.generations[chosen], chosen, window=window, ideal=ideal, each=each)
 
 
 def report_of(
@@ -80,6 +78,7 @@ def report_of(
     window: Window | None = None,
     ideal: int | None = None,
     earlier: Earlier | None = None,
+    each: Each = map,
 ) -> Report:
     """The report of a generation that was attributed, or of what ``earlier`` holds and what followed.
 
@@ -88,7 +87,13 @@ def report_of(
     """
     earlier = earlier or Earlier()
     low, high = window or (earlier.moment, current.end)
-    sums = tally(current, (low or current.start, high))
+
+    def sum_up(life: int) -> tuple[Tally, StepTimes]:
+        steps = StepTimes.of(current.ledgers[life], earlier.width)
+        return tally_one(current, life, (low or current.start, high)), steps
+
+    summed_up = list(each(sum_up, range(len(current.ledgers))))
+    sums = whole(tallied for tallied, _ in summed_up)
     ended = _ended(current, earlier)
     by_attempt = joined(ended.spent, sums.by_attempt)
     overlapped = _overlapped(sums, by_attempt, earlier)
@@ -112,7 +117,7 @@ def report_of(
         preserved=at_hand,
         disruptions=story.often["disruption",] if window is None else _disruptions(current, window),
         attempts=(*ended.summaries, *_attempts(current, by_attempt, (start, end), earlier)),
-        steps=_steps(current, window, ideal, earlier, story),
+        steps=summary_of(current, [times for _, times in summed_up], window, ideal, earlier, story),
         findings=tuple(in_order_of_cost(found)),
         plugins=earlier.plugins | {name: version for a in current.attempts for name, version in a.seen.plugins.items()},
         unknown=unknown,
@@ -248,47 +253,3 @@ def _exit_code(attempt: Attempt) -> int | None:
     end = attempt.seen.end
     code = end.data.get(CODE) if end is not None and isinstance(end.data, dict) else None
     return code if type(code) is int else None
-
-
-def _steps(
-    generation: Generation, window: Window | None, ideal: int | None, earlier: Earlier, story: Story
-) -> StepSummary:
-    histogram = Histogram(earlier.times)
-    recent: deque[int] = deque(earlier.recent, maxlen=RECENT)
-    count = sum(block.begun for block in generation.blocks) * generation.ledgers[0].stride
-    for ledger in generation.ledgers:
-        times = array("q", ledger.step_times())
-        histogram.add(times, earlier.width if ledger.since else None)
-        recent.extend(times[-RECENT:])
-        first = ledger.begins[ledger.since] if ledger.since else ledger.first_begin
-        count += ledger.kept_steps(*(window or (first, ledger.until + 1)))
-    known = [a for a in generation.attempts if a.numbers]
-    last = known[-1].numbers[-1] if known and known[-1].numbers else None
-    usual = ideal or histogram.ideal()
-    return StepSummary(
-        last=last,
-        max_productive=_max_productive(generation, last, has_saves=earlier.has_saves),
-        count=count,
-        ideal=usual,
-        p50=histogram.quantile(0.5),
-        p99=histogram.quantile(0.99),
-        deviation=deviation(list(recent), usual),
-        source="device" if any(ledger.device is not None for ledger in generation.ledgers) else "host",
-        functions=_step_functions(story),
-    )
-
-
-def _step_functions(story: Story) -> tuple[StepFunction, ...]:
-    told = story.named(Fact.STEP_FUNCTION)
-    return tuple(StepFunction(name, calls, took or None) for name, (calls, took) in told.items())
-
-
-def _max_productive(generation: Generation, last: int | None, *, has_saves: bool) -> int | None:
-    """The highest preserved step; where no checkpoint was ever seen, the last completed step."""
-    if last is None:
-        return None
-    if generation.completed:
-        return last + generation.ledgers[-1].unlogged
-    if has_saves or any(attempt.seen.saves for attempt in generation.attempts):
-        return generation.preserved
-    return last - 1 if last > 0 else None

@@ -51,14 +51,25 @@ class Tally:
 
 def tally(generation: Generation, window: Window | None = None) -> Tally:
     """Sum up a generation, clipped to a window (ns since the epoch)."""
+    return whole([tally_one(generation, life, window) for life in range(len(generation.ledgers))])
+
+
+def tally_one(generation: Generation, life: int, window: Window | None = None) -> Tally:
+    """Sum up one of its attempts, and what follows that."""
     low, high = window if window is not None else (generation.start, generation.end)
+    one = _Attempt(generation, life, low, high)
+    one.add_all()
+    beside = one.ledger.beside(low if one.ledger.attempt.seen.past is None else 0, high)
+    return Tally([one.spent], one.between, [beside], one.preserved)
+
+
+def whole(tallies: Iterable[Tally]) -> Tally:
+    """The sums of all attempts."""
     total = Tally()
-    for life in range(len(generation.ledgers)):
-        one = _Attempt(generation, life, low, high)
-        one.add_all()
-        total.by_attempt.append(one.spent)
+    for one in tallies:
+        total.by_attempt += one.by_attempt
         total.between.update(one.between)
-        total.beside.append(one.ledger.beside(low if one.ledger.attempt.seen.past is None else 0, high))
+        total.beside += one.beside
         total.preserved += one.preserved
     return total
 
