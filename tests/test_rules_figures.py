@@ -36,6 +36,12 @@ def deviation(durations: list[float]) -> float:
     return found.steps.deviation / S
 
 
+def test_a_step_time_of_nothing_is_unknown() -> None:
+    told = [event for n in range(50) for event in (step(10 + n / 1e6, n), Event(Kind.DEVICE, at(10), step=n))]
+    found = report(log(life(0, [*told, step(20, 50)], end(22))), ideal=None)
+    assert (found.steps.ideal, found.steps.p50, found.steps.deviation) == (None, None, None)
+
+
 def test_deviation_is_the_mean_with_fewer_than_100_steps() -> None:
     assert deviation([2.0, 3.0, 1.5, 2.0]) == pytest.approx((0 + 1 + 0.5 + 0) / 4)
 
