@@ -1,6 +1,6 @@
 """The same loop in two processes that take turns of a few steps, one as it is and one with what is measured.
 
-Whatever else the machine does meets both. A round is four turns (without, with, with, without) and gives one
+Whatever else the machine does meets both. A round is turns there and back (without, with, with, without) and gives one
 difference; told are their mean and its 95 % upper bound, for the time that the training thread needed a processor and
 for the time that passed. The first is judged: the second has the machine's noise.
 
@@ -58,12 +58,20 @@ class Worker:
         return line
 
 
-def compare(without: Worker, measured: Worker, rounds: int, steps: int, bound: float) -> int:
-    """Let them take turns, and print what a step costs more; 1 if that is beyond the bound, us of a processor."""
-    turns = [[worker.turn(steps) for worker in (without, measured, measured, without)] for _ in range(rounds)]
-    for worker in (without, measured):
+def compare(without: Worker, measured: Worker, least: Worker, rounds: int, steps: int, bound: float) -> int:
+    """Let them take turns, and print what a step costs more; 1 if that is beyond the bound, us of a processor.
+
+    Beside it stands what the ``least`` costs that anything could do there.
+    """
+    order = without, measured, least, least, measured, without
+    turns = [[worker.turn(steps) for worker in order] for _ in range(rounds)]
+    for worker in (without, measured, least):
         worker.close()
-    bounds = {kind: tell(kind, [[getattr(turn, kind) for turn in four] for four in turns]) for kind in KINDS}
+    bounds = {}
+    for kind in KINDS:
+        times = [[getattr(turn, kind) for turn in six] for six in turns]
+        bounds[kind] = tell(kind, [[a, b, c, d] for a, b, _, _, c, d in times])
+        tell("the least", [[a, b, c, d] for a, _, b, c, _, d in times])
     print(f"bound: {bound:.0f} us of a processor, {verdict(bounds[JUDGED], bound)}; {machine()}")
     return int(bounds[JUDGED] > bound)
 

@@ -27,69 +27,14 @@ from goodput_plugins.core.guard import Guard
 from goodput_plugins.core.null_recorder import NullRecorder
 from goodput_plugins.jax.figures import MOST_IN_FLIGHT, StepFunctions
 from goodput_plugins.jax.functions import Frame, thread
+from goodput_plugins.jax.in_flight import EVALUATION, Evaluation, InFlight, answers, in_flight
 from goodput_plugins.jax.pace import COMING_BY, Pace
 
 EVALUATION_POLL_SECONDS = 0.002
-EVALUATION = "EVAL"
-"""The name of the custom event that an evaluation is."""
 WORTH_TELLING = 1_000_000
 """Other work between two steps is told if the device spent more on it, ns."""
 TELLING_EVERY = 1_000_000_000
 JOIN_SECONDS = 1.0
-
-
-class InFlight:
-    """Work that was queued on the device.
-
-    It has no initializer, which would be a call more for each step: whoever makes one sets all of it.
-
-    Attributes:
-        ordinal: of the step; None for other work.
-        dispatched: when it was called.
-        leaf: the output to ask; None once it has answered.
-        name: of the function.
-        done: when it was first seen to be ready; None as long as it was not.
-    """
-
-    __slots__ = ("dispatched", "done", "leaf", "name", "ordinal")
-
-    ordinal: int | None
-    dispatched: int
-    leaf: Any
-    name: str
-    done: int | None
-
-
-class Evaluation:
-    """An evaluation that goes on.
-
-    Attributes:
-        thread: that began it, as the recorder calls it.
-        over: the next step was called.
-    """
-
-    __slots__ = ("_last", "over", "thread")
-
-    def __init__(self, thread: int) -> None:
-        self.thread = thread
-        self.over = False
-        self._last: InFlight | None = None
-
-    def goes_on(self, leaf: Any, now: int) -> None:
-        """Another of its calls has returned, with a result to ask."""
-        self._last = _in_flight(None, now, leaf, EVALUATION)
-
-    def look(self, now: int) -> None:
-        """Note that its last result is ready, if it is."""
-        last = self._last
-        if last is not None and last.done is None and _answers(last.leaf) is not False:
-            last.done = now
-
-    @property
-    def end(self) -> int | None:
-        """When its last result was ready; None as long as it is not."""
-        last = self._last
-        return None if last is None else last.done
 
 
 class DeviceWatch:
@@ -120,7 +65,7 @@ class DeviceWatch:
     def watch(self, frame: Frame, ordinal: int, result: Any) -> InFlight | None:
         """A step's call has returned ``result``: see when it is ready. Returns it if that is still to come."""
         leaf = frame.function.output.pick(frame.args, frame.kwargs, result)
-        ready = _answers(leaf)
+        ready = answers(leaf)
         if ready:
             now = self._recorder.now()
             self._recorder.device_done(ordinal, now)
@@ -129,7 +74,7 @@ class DeviceWatch:
                 if self._thread is None:
                     self.functions.tell()
         elif ready is not None and len(self.in_flight) < MOST_IN_FLIGHT:
-            step = _in_flight(ordinal, self._recorder.now(), leaf, frame.function.name)
+            step = in_flight(ordinal, self._recorder.now(), leaf, frame.function.name)
             self._put(step)
             return step
         return None
@@ -141,8 +86,8 @@ class DeviceWatch:
     def watch_other(self, frame: Frame, result: Any) -> None:
         """Work between steps was queued: see for how long the device works on it."""
         leaf = frame.function.output.pick(frame.args, frame.kwargs, result)
-        if len(self.in_flight) < MOST_IN_FLIGHT and _answers(leaf) is False:
-            self._put(_in_flight(None, self._recorder.now(), leaf, frame.function.name))
+        if len(self.in_flight) < MOST_IN_FLIGHT and answers(leaf) is False:
+            self._put(in_flight(None, self._recorder.now(), leaf, frame.function.name))
 
     def close(self) -> None:
         """Stop the thread; what is still in flight is not sampled."""
@@ -168,7 +113,7 @@ class DeviceWatch:
             newest = self._awaited
         if isinstance(newest, Evaluation):
             newest.look(self._recorder.now())
-        elif newest.done is None and _answers(newest.leaf):
+        elif newest.done is None and answers(newest.leaf):
             newest.done = self._recorder.now()
 
     def _run(self) -> None:
@@ -177,6 +122,8 @@ class DeviceWatch:
                 self._evaluated(item)
             elif item.ordinal is None:
                 self._worked(item)
+            elif item.done is not None:
+                self._told(item)
             else:
                 self._stepped(item)
         while item is not None:
@@ -197,6 +144,26 @@ class DeviceWatch:
             time.sleep(pause)
             pause = min(2 * pause, longest)
         return self.in_flight.popleft()
+
+    def _told(self, step: InFlight) -> None:
+        """The host saw this step done, and maybe those that follow: all of them in one go."""
+        pace, free = self._pace, self._free
+        took: list[tuple[str, int]] = []
+        while step.done is not None and step.ordinal is not None:
+            pace.called(step.ordinal, step.dispatched)
+            self._recorder.device_done(step.ordinal, step.done)
+            duration = step.done - max(free, step.dispatched)
+            pace.took(duration)
+            took.append((step.name, duration))
+            free = step.done
+            following = self.in_flight[0] if self.in_flight else None
+            if not isinstance(following, InFlight) or following.done is None or following.ordinal is None:
+                break
+            self.in_flight.popleft()
+            step = following
+        self._free = free
+        self._tell_functions(took)
+        self._tell_other_work()
 
     def _stepped(self, step: InFlight) -> None:
         """See when a step is done, or the last of several short ones that wait behind each other."""
@@ -221,11 +188,14 @@ class DeviceWatch:
             if finely:
                 pace.looked_at(ordinal, step.dispatched, done)
             self._free = done
-            if self.functions.several:
-                for name in names:
-                    self.functions.took(name, duration)
-                self.functions.tell()
+            self._tell_functions([(name, duration) for name in names])
         self._tell_other_work()
+
+    def _tell_functions(self, took: list[tuple[str, int]]) -> None:
+        if self.functions.several:
+            for name, duration in took:
+                self.functions.took(name, duration)
+            self.functions.tell()
 
     def _worked(self, work: InFlight) -> None:
         """See for how long the device works on what is no step."""
@@ -264,7 +234,7 @@ class DeviceWatch:
         """When it was seen to be done; None if that cannot be known."""
         clock, leaf = self._recorder.now, work.leaf
         self._awaited = work
-        while work.done is None and not (answer := _answers(leaf)):
+        while work.done is None and not (answer := answers(leaf)):
             if answer is None or self._stopping:
                 break
             time.sleep(self._pace.pause(clock(), since, earliest, count))
@@ -276,19 +246,5 @@ class DeviceWatch:
     def _come_by(self, step: InFlight) -> None:
         """Wait until a step was seen to be done, or the next was called without that."""
         self._awaited = step
-        while step.done is None and not self.in_flight and not self._stopping and not _answers(step.leaf):
+        while step.done is None and not self.in_flight and not self._stopping and not answers(step.leaf):
             time.sleep(COMING_BY / 1e9)
-
-
-def _in_flight(ordinal: int | None, dispatched: int, leaf: Any, name: str) -> InFlight:
-    work = InFlight()
-    work.ordinal, work.dispatched, work.leaf, work.name, work.done = ordinal, dispatched, leaf, name, None
-    return work
-
-
-def _answers(leaf: Any) -> bool | None:
-    """Whether an array is ready; None if it cannot be asked: it is none, or was donated to a later call."""
-    try:
-        return None if leaf is None else leaf.is_ready()
-    except (RuntimeError, AttributeError):
-        return None

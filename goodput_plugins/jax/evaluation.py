@@ -14,8 +14,9 @@ from typing import Any
 from goodput_plugins.core.events import Activity
 from goodput_plugins.core.null_recorder import NullRecorder
 from goodput_plugins.environ import EVAL
-from goodput_plugins.jax.device import EVALUATION, DeviceWatch, Evaluation
+from goodput_plugins.jax.device import DeviceWatch
 from goodput_plugins.jax.functions import Frame
+from goodput_plugins.jax.in_flight import EVALUATION, Evaluation
 
 
 class Evaluations:

@@ -20,10 +20,11 @@ from goodput_plugins.core.guard import Guard
 from goodput_plugins.core.null_recorder import NullRecorder
 from goodput_plugins.core.patching import without_this_frame, wrapper
 from goodput_plugins.jax.candidates import Candidates
-from goodput_plugins.jax.device import DeviceWatch, InFlight
+from goodput_plugins.jax.device import DeviceWatch
 from goodput_plugins.jax.evaluation import Evaluations
 from goodput_plugins.jax.figures import StepFunctions
 from goodput_plugins.jax.functions import Frame, Function, thread
+from goodput_plugins.jax.in_flight import InFlight
 from goodput_plugins.jax.scans import steps_taken
 from goodput_plugins.jax.sequence import Sequence
 from goodput_plugins.jax.steady import Steady, can_tell_traces

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from jax._src import core
 
 from goodput_plugins.core.clock import parts
-from goodput_plugins.jax.device import InFlight
 from goodput_plugins.jax.figures import MOST_IN_FLIGHT
 from goodput_plugins.jax.functions import Frame
+from goodput_plugins.jax.in_flight import InFlight
 from goodput_plugins.jax.outputs import Walk, follow
 
 if TYPE_CHECKING:
