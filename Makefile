@@ -1,12 +1,13 @@
-# make test    every check, in environments that it makes itself (kept outside the clone)
-# make demo    train, kill, resume, report
-# make bench   what it costs: figures beside their targets
+# make test            every check, in environments that it makes itself (kept outside the clone)
+# make test-old-torch  with torch 2.9.1, those tests of PyTorch and Lightning that `make test` runs with the newest only
+# make demo            train, kill, resume, report
+# make bench           what it costs: figures beside their targets
 PYTHON ?= python3
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # What one test's process has compiled, the next one's need not.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test check test-main test-torch-xla test-newest-jax demo bench envs clean
+.PHONY: test check test-main test-torch-xla test-newest-jax test-old-torch demo bench envs clean
 
 test: check test-main test-torch-xla test-newest-jax
 
@@ -32,6 +33,11 @@ test-torch-xla:
 	export PLUGINS_UNDER_TEST=torch,torch_xla; python=$$($(PYTHON) tools/envs.py torch-xla) && \
 	$(call run-tests,$(wildcard tests/test_xla_*.py) $(patsubst %,tests/test_torch_%.py,loop checkpoints data) \
 		tests/test_contract.py -k "torch_xla or theirs or too_old or core or bit or not contract")
+
+# What test-torch-xla leaves out to be short; for a release.
+test-old-torch:
+	python=$$($(PYTHON) tools/envs.py torch-xla) && \
+	$(call run-tests,$(wildcard tests/test_lightning_*.py) $(patsubst %,tests/test_torch_%.py,startup trainers))
 
 # The newest JAX, on Python 3.12: what concerns either. Tests that need what it lacks (torch) skip themselves and say so.
 test-newest-jax:
