@@ -44,6 +44,7 @@ class Entries:
         self._life: str | None = None
         self._start = 0
         self._dropped: dict[Key, int] = {}
+        self._many = 0
         self._beginning: Beginning | None = None
 
     def add(self, entries: Iterable[Any]) -> None:
@@ -78,6 +79,10 @@ class Entries:
         log = self._beginning.log(self._job) if self._beginning is not None else None
         if log is None:
             self._beginning, log = None, log_of(self._job, self._told)
+        return self._named(log)
+
+    def _named(self, log: RunLog) -> RunLog:
+        """A log in which an attempt that was begun before is called as it was then."""
         if not log.lives:
             raise UnusableData(f"the cloud_logger holds no entries of the job {self._job!r}.")
         if self._life is not None:
@@ -88,8 +93,7 @@ class Entries:
 
     def settled(self, life: str) -> RunLog | None:
         """The same; None where a clock was set, or where our own entries are among them."""
-        self._beginning = None
-        log = self.log()
+        log = self._named(log_of(self._job, self._told))
         return log if self._is_sound else None
 
     def shorten(self, life: Life, at: int) -> None:
@@ -108,7 +112,9 @@ class Entries:
         life = rest.lives[0]
         told, copies = self._told, self._told.copies + self._told.found
         since = past.called - KNOWN_NS
-        self._dropped = {key: time for key, time in self._dropped.items() if time >= since}
+        if len(self._dropped) > self._many:
+            self._dropped = {key: time for key, time in self._dropped.items() if time >= since}
+            self._many = 2 * len(self._dropped)
         self._dropped.update(_keys(told, since, past.called))
         context = CONTEXT if past.steps else 0
         told.leave_context(past.called, life.steps.times[:context], life.steps.numbers[:context])
