@@ -24,7 +24,7 @@ from sending import Job, board, free_port, scrape, until
 
 from goodput_plugins.agent.door import Door
 from goodput_plugins.agent.loop import LEAVE
-from goodput_plugins.agent.succession import GO, STAY, Succession, digests, standing_by
+from goodput_plugins.agent.succession import DEAF, GO, STAY, Candidate, Succession, digests, standing_by
 from goodput_plugins.core.foreign import read_entries
 from goodput_plugins.core.reading import read
 from goodput_plugins.core.runlog import RunLog
@@ -256,6 +256,18 @@ def test_values_are_not_told_and_paths_are_compared_where_they_lead(
     relative, absolute = ({"GOODPUT_TENSORBOARD_DIR": where} for where in ("tb", str(tmp_path / "tb")))
     assert digests(relative) == digests(absolute)
     assert digests({}) == digests({"GOODPUT_UPLOAD_INTERVAL": "30", "GOODPUT_EXPORTERS": ""})
+
+
+def test_one_that_hangs_is_told_of_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    serves, now = Door(), [0.0]
+    assert serves.take(tmp_path)
+    candidate, door = Candidate(7, {}, lambda: now[0]), Door()
+    for _ in range(5):
+        assert candidate.is_needed(door, tmp_path)
+        now[0] += 0.6 * DEAF
+    assert capsys.readouterr().out.count("does not answer; if it hangs, kill it") == 1
+    serves.close()
+    assert Candidate(None, {}).is_needed(Door(), tmp_path)  # by hand: it waits without a word
 
 
 def test_who_stands_by_is_answered_through_the_door(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from goodput_plugins.agent.position import Positions
 from goodput_plugins.agent.settings import asked_for, has_monitors, settings
 from goodput_plugins.agent.shipping import Shipping
 from goodput_plugins.agent.status import Status, log
-from goodput_plugins.agent.succession import GO, Succession, standing_by
+from goodput_plugins.agent.succession import Candidate, Succession
 from goodput_plugins.agent.tail import Tail
 from goodput_plugins.core import compact, rundir
 from goodput_plugins.core.compact import Stretch
@@ -56,7 +56,7 @@ def run(
     asked = _Asked()
     folder = rundir.run_dir(name, rundir.root(environ))
     door = Door()
-    if not _stand_by(folder, door, asked, stay, b"" if since is None else standing_by(since, environ)):
+    if not _stand_by(folder, door, asked, stay, Candidate(since, environ)):
         return 0
     status = Status(dropped=dropped_by_agent(folder))
     status.save(folder)
@@ -84,18 +84,14 @@ def _differ(status: Status, folder: Path, names: list[str]) -> None:
     status.save(folder)
 
 
-def _stand_by(folder: Path, door: Door, asked: _Asked, stay: bool, tells: bytes) -> bool:
-    """Wait until the run has begun and no other agent serves it; False if there is no need to any more.
-
-    Args:
-        tells: what to tell the other one.
-    """
+def _stand_by(folder: Path, door: Door, asked: _Asked, stay: bool, candidate: Candidate) -> bool:
+    """Wait until the run has begun and no other agent serves it; False if there is no need to any more."""
     trainer, alive_at = NameLock(), time.monotonic()
     while not asked.to_go:
         if folder.is_dir():
             if door.take(folder):
                 return True
-            if tells and door.knock(folder, tells) == GO:
+            if not candidate.is_needed(door, folder):
                 return False
             if stay or trainer.is_taken(folder):
                 alive_at = time.monotonic()

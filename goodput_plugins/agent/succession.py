@@ -13,14 +13,18 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from goodput_plugins import environ as env
+from goodput_plugins.agent.door import Door
 from goodput_plugins.agent.status import log
 from goodput_plugins.core import rundir
 from goodput_plugins.core.shipper import NOTHING_WANTED, STANDS_BY
 
 STAY, GO = b"stay", b"go"
 """What an agent that stands by is told: that it may be needed; that a newer one is there."""
+DEAF = 60.0
+"""One that serves answers sooner, s, unless it hangs: a request to a network takes some 20 s at most."""
 RECENT = 5.0
 """An agent that stands by tells so again and again; after so long without a word it has gone, s."""
 
@@ -65,6 +69,35 @@ def standing_by(began: int, environ: Mapping[str, str] = os.environ) -> bytes:
         environ: the environment.
     """
     return STANDS_BY + json.dumps([began, digests(environ)]).encode()
+
+
+class Candidate:
+    """An agent that stands by: it tells the one that serves, again and again.
+
+    Args:
+        began: when a trainer started it; None: none did, and it waits without a word.
+        environ: the environment.
+        clock: seconds, never stepping back.
+    """
+
+    def __init__(
+        self, began: int | None, environ: Mapping[str, str], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._tells = None if began is None else standing_by(began, environ)
+        self._clock = clock
+        self._answered_at: float | None = None
+
+    def is_needed(self, door: Door, folder: Path) -> bool:
+        """Whether it has to stand by; not if a newer one does, or serves."""
+        if self._tells is None:
+            return True
+        answer, now = door.knock(folder, self._tells), self._clock()
+        if answer or self._answered_at is None:
+            self._answered_at = now
+        elif now - self._answered_at > DEAF:
+            self._answered_at = float("inf")  # once
+            log("the agent that serves this run does not answer; if it hangs, kill it (agent.json has its pid).")
+        return answer != GO
 
 
 class Succession:

@@ -60,7 +60,7 @@ def uploads(case: Case) -> Iterator[Diagnosis]:
         yield wrong(
             "uploads",
             f"the run lives, and its agent has sent nothing for {age:.0f} s",
-            "The agent is stopped, or hangs.",
+            "The agent is stopped, or hangs, or its disk is full and it cannot tell.",
             "Look into agent.log in the run's folder; kill that process, and start another one: goodput agent RUN",
         )
     elif unsent:
