@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from goodput_plugins.jax.sequence import Sequence
 
 
-_EVALUATES = re.compile(r"(?<![A-Za-z])(?:[Ee]val|[Vv]alid|[Tt]est)|(?:Eval|Valid|Test)")
+EVALUATES = re.compile(r"(?<![A-Za-z])(?:[Ee]val|[Vv]alid|[Tt]est)|(?:Eval|Valid|Test)")
+"""In the name of what evaluates."""
 
 
 class Function:
@@ -42,6 +43,7 @@ class Function:
         taken: for how many steps its last call was taken.
         leader: the function whose steps it takes; None before its first step.
         sequence: the one that its calls are counted in.
+        variants: the same of the function as each combination of its static arguments switches it.
     """
 
     __slots__ = (
@@ -64,6 +66,7 @@ class Function:
         "sequence",
         "steps_per_call",
         "taken",
+        "variants",
     )
 
     def __init__(self, name: str, *, jitted: bool = False, optimizes: bool = False, initializes: bool = False) -> None:
@@ -74,7 +77,7 @@ class Function:
         self.initializes = initializes
         self.carries_state: bool | None = None
         self.output = SmallOutput()
-        self.evaluates = jitted and _EVALUATES.search(name.rpartition("<locals>.")[2]) is not None
+        self.evaluates = jitted and EVALUATES.search(name.rpartition("<locals>.")[2]) is not None
         self.counter: Counter | None = None
         self.calls_per_step = self.counted_by = 1
         self.micro_steps = 0
@@ -83,6 +86,7 @@ class Function:
         self.steps_per_call = self.taken = 1
         self.call_is_step = True
         self._steps_by_shapes: dict[Any, int] = {}
+        self.variants: dict[tuple[Any, ...], Function] = {}
 
     def takes_steps(self, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A call with such inputs takes ``count`` steps."""

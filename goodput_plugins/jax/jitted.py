@@ -16,6 +16,7 @@ import jax
 
 from goodput_plugins.core.guard import Guard
 from goodput_plugins.core.patching import Hooks, around, without_this_frame, wrapper
+from goodput_plugins.jax.flags import Flags, flags_of
 from goodput_plugins.jax.functions import Function, jitted_function, remember_stage, stage_function
 from goodput_plugins.jax.loop import Loop
 from goodput_plugins.jax.sharing import loop_of
@@ -33,19 +34,21 @@ class Jitted:
 
     __slots__ = ("__dict__", "__weakref__", "_goodput")
 
-    def __init__(self, jitted: Any, function: Function, loop: Loop, guard: Guard) -> None:
-        self._goodput = (jitted, function, loop, guard)
+    def __init__(self, jitted: Any, function: Function, flags: Flags | None, loop: Loop, guard: Guard) -> None:
+        self._goodput = (jitted, function, flags, loop, guard)
         functools.update_wrapper(self, jitted)
         self.__dict__["__wrapped__"] = getattr(jitted, "__wrapped__", jitted)
         for name in TRACERS:
             if name in self.__dict__:
-                self.__dict__[name] = _tracing(getattr(jitted, name), function, loop, guard)
+                self.__dict__[name] = _tracing(getattr(jitted, name), function, flags, loop, guard)
 
     @wrapper
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        jitted, function, loop, guard = self._goodput
+        jitted, function, flags, loop, guard = self._goodput
         steady = loop.steady
         try:
+            if flags is not None:
+                function = guard(flags.set, args, kwargs) or function
             if steady is None or steady.function is not function or not steady.begins(args, kwargs):
                 return loop.call(guard, function, jitted, args, kwargs)
             result = jitted(*args, **kwargs)
@@ -59,14 +62,14 @@ class Jitted:
 
     @wrapper
     def __getattr__(self, name: str) -> Any:
-        jitted, function, loop, guard = self._goodput
+        jitted, function, flags, loop, guard = self._goodput
         try:
             value = getattr(jitted, name)
         except BaseException as error:
             without_this_frame(error)
             raise
         if name in TRACERS:
-            return guard(_tracing, value, function, loop, guard) or value
+            return guard(_tracing, value, function, flags, loop, guard) or value
         return value
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -88,8 +91,8 @@ class Jitted:
         return self._goodput_again(copy.deepcopy(self._goodput[0], memo))
 
     def _goodput_again(self, jitted: Any) -> Jitted:
-        held, function, loop, guard = self._goodput
-        return self if jitted is held else Jitted(jitted, function, loop, guard)
+        held, function, flags, loop, guard = self._goodput
+        return self if jitted is held else Jitted(jitted, function, flags, loop, guard)
 
     @property
     def __class__(self) -> Any:
@@ -100,22 +103,23 @@ class Jitted:
         raise TypeError("__class__ assignment is not supported for jitted functions")
 
 
-def _tracing(method: Any, function: Function, loop: Loop, guard: Guard) -> Any:
+def _tracing(method: Any, function: Function, flags: Flags | None, loop: Loop, guard: Guard) -> Any:
     """A method that traces a jitted function, observed."""
 
     @functools.wraps(method)
     @wrapper
-    def traced(*args: Any, **kwargs: Any) -> Any:
+    def hooked(*args: Any, **kwargs: Any) -> Any:
+        traced = function if flags is None else guard(flags.set, args, kwargs) or function
         try:
-            stage = loop.trace(guard, function, method, args, kwargs)
+            stage = loop.trace(guard, traced, method, args, kwargs)
         except BaseException as error:
             without_this_frame(error)
             raise
         if isinstance(stage, jax.stages.Traced | jax.stages.Lowered):
-            guard(remember_stage, stage, function)
+            guard(remember_stage, stage, traced)
         return stage
 
-    return traced
+    return hooked
 
 
 def install_jitted(hooks: Hooks) -> None:
@@ -131,10 +135,12 @@ def observed_maker(hooks: Hooks, original: Any) -> Any:
     """``original``, which makes jitted functions, making :class:`Jitted`."""
     guard, loop = hooks.guard, loop_of(hooks)
 
-    def wrap(jitted: Any) -> Jitted:
-        return Jitted(jitted, jitted_function(getattr(jitted, "__wrapped__", jitted)), loop, guard)
+    def wrap(jitted: Any, settings: dict[str, Any]) -> Jitted:
+        host = getattr(jitted, "__wrapped__", jitted)
+        function = jitted_function(host)
+        return Jitted(jitted, function, flags_of(function, host, settings), loop, guard)
 
-    def observed(make: Any) -> Any:
+    def observed(make: Any, settings: dict[str, Any]) -> Any:
         @functools.wraps(make)
         @wrapper
         def hooked(*args: Any, **kwargs: Any) -> Any:
@@ -144,11 +150,11 @@ def observed_maker(hooks: Hooks, original: Any) -> Any:
                 without_this_frame(error)
                 raise
             # Without ``lower`` it was called as in ``@jax.jit(static_argnums=0)``, and makes what is jitted later.
-            return guard(wrap if hasattr(result, "lower") else observed, result) or result
+            return guard(wrap if hasattr(result, "lower") else observed, result, settings | kwargs) or result
 
         return hooked
 
-    return observed(original)
+    return observed(original, {})
 
 
 def _observe_compiled(hooks: Hooks) -> None:
