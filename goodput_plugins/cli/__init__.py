@@ -18,7 +18,6 @@ import contextlib
 import os
 import sys
 import time
-import traceback
 from collections.abc import Sequence
 
 from goodput_plugins import environ
@@ -55,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(f"its output cannot be written, or what it needs cannot be read ({error}).")
     except Exception as error:
         if environ.DEBUG.read() not in ("", "0"):
+            import traceback
+
             traceback.print_exc()
         return _failed(
             f"no report, by a fault of goodput-plugins and not of your run ({type(error).__name__}: {error}). "

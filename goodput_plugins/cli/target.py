@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from pathlib import Path
 
@@ -62,6 +61,8 @@ def _folders(below: Path) -> list[Path]:
 
 def _hint(target: str, below: Path) -> str:
     """The runs whose names are like it: those that begin with it, else those that are spelled alike."""
+    from difflib import get_close_matches
+
     names = [rundir.decode(path.name) for path in _folders(below)]
-    close = [name for name in names if name.startswith(target)][:5] or difflib.get_close_matches(target, names, n=3)
+    close = [name for name in names if name.startswith(target)][:5] or get_close_matches(target, names, n=3)
     return f" (there is {', '.join(close)})" if close else ""

@@ -21,7 +21,7 @@ from goodput_plugins.core.attribution.timeline import PRODUCTIVE, WASTED
 from goodput_plugins.core.buckets import BADPUT, OWNER_OF, Bucket
 from goodput_plugins.core.earlier import Earlier, Ended, Told, joined
 from goodput_plugins.core.errors import UnusableData
-from goodput_plugins.core.exits import CODE
+from goodput_plugins.core.events import EXIT_CODE
 from goodput_plugins.core.findings import findings, in_order_of_cost
 from goodput_plugins.core.report import AttemptSummary, Breakdown, Finding, Report, Source
 from goodput_plugins.core.runlog import RunLog
@@ -251,5 +251,5 @@ def told_of(attempt: Attempt) -> Told:
 def _exit_code(attempt: Attempt) -> int | None:
     """The code that the process asked to end with, where its journal tells."""
     end = attempt.seen.end
-    code = end.data.get(CODE) if end is not None and isinstance(end.data, dict) else None
+    code = end.data.get(EXIT_CODE) if end is not None and isinstance(end.data, dict) else None
     return code if type(code) is int else None

@@ -142,6 +142,9 @@ class Event(NamedTuple):
     data: Any = None
 
 
+EXIT_CODE = "exit_code"
+"""The key of the exit code in the data of an END."""
+
 _RANK_AT_EQUAL_TIMES = {Kind.FINISH: 0, Kind.START: 1, Kind.STEP: 3, Kind.NUMBER: 4, Kind.END: 5}
 
 

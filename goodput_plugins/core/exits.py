@@ -15,11 +15,9 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from goodput_plugins.core.events import EXIT_CODE
 from goodput_plugins.core.guard import Guard
 from goodput_plugins.core.patching import Patches, around, without_this_frame, wrapper
-
-CODE = "exit_code"
-"""The key of the exit code in the data of an END."""
 
 
 class Exits:
@@ -59,12 +57,12 @@ class Exits:
             return ("user" if issubclass(error, KeyboardInterrupt) else f"exception:{error.__name__}"), None
         code, by_user = self._real or self._last_asked()
         if by_user:
-            return "user", {CODE: code}
+            return "user", {EXIT_CODE: code}
         if self._expected is not None and self._expected[1] == self._progress():
             how = self._expected[0]
             if code or how.startswith("signal:"):  # an exception that leaves no code was caught
-                return how, ({CODE: code} if code else None)
-        return ("exception:SystemExit", {CODE: code}) if code else ("completed", None)
+                return how, ({EXIT_CODE: code} if code else None)
+        return ("exception:SystemExit", {EXIT_CODE: code}) if code else ("completed", None)
 
     def _last_asked(self) -> tuple[int, bool]:
         """The newest exit whose exception is still held by something, if nothing has happened since."""

@@ -18,10 +18,8 @@ from typing import Any
 
 from goodput_plugins.core.attribution import Each
 from goodput_plugins.core.errors import UnusableData
-from goodput_plugins.core.foreign import read_export
 from goodput_plugins.core.journal_reading import JournalFile, Run, by_segment, first_line, read_journal, runs_of
 from goodput_plugins.core.runlog import RunLog
-from goodput_plugins.core.shipper import STATUS
 
 __all__ = ["read", "read_journal"]
 
@@ -52,7 +50,7 @@ def read(path: Path, each: Each = map) -> list[RunLog]:
         with BufferedReader(path.open("rb", 0), LONGEST_HEADER) as opened:
             file = _unpacked(opened)
             is_export = first_line(file.peek()) is None
-            logs = read_export(file, path, each if file is opened else map) if is_export else None
+            logs = _export(file, path, each if file is opened else map) if is_export else None
             data = b"" if is_export else file.read()
     except FileNotFoundError:
         raise UnusableData(f"{path}: there is no such file or directory.") from None
@@ -67,6 +65,13 @@ def read(path: Path, each: Each = map) -> list[RunLog]:
     if not logs:
         raise UnusableData(f"{path}: holds no goodput events, neither ours nor of ml-goodput-measurement.")
     return logs
+
+
+def _export(file: BufferedReader[Any], path: Path, each: Each) -> list[RunLog]:
+    """The runs that exported entries tell of; what reads those is loaded where there are some."""
+    from goodput_plugins.core.foreign import read_export
+
+    return read_export(file, path, each)
 
 
 def _unpacked(file: BufferedReader[Any]) -> BufferedReader[Any]:
@@ -120,6 +125,8 @@ def _joined(parts: Iterable[Part]) -> Part | None:
 
 def dropped_by_agent(folder: Path) -> int:
     """How many of a run's log entries were refused for ever."""
+    from goodput_plugins.core.shipper import STATUS
+
     try:
         dropped = json.loads((folder / STATUS).read_bytes())["dropped"]
     except (OSError, ValueError, KeyError, TypeError):

@@ -10,10 +10,8 @@ began, so names sort by time.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import secrets
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -60,6 +58,8 @@ def run_name(
     script, *arguments = (sys.argv if argv is None else argv) or [""]
     title, identity = _program(script, sys.orig_argv if original is None else original, folder)
     whole = "\0".join([identity, *arguments]).encode("utf-8", "surrogatepass")
+    import hashlib
+
     return f"{title}-{hashlib.sha256(whole).hexdigest()[:6]}"
 
 
@@ -89,6 +89,8 @@ def encode(name: str) -> str:
         safe = "%2E" + safe[1:]
     if len(safe) <= LONGEST_COMPONENT:
         return safe
+    import hashlib
+
     return f"{safe[: LONGEST_COMPONENT - 13]}~{hashlib.sha256(raw).hexdigest()[:12]}"
 
 
@@ -136,7 +138,7 @@ def journal_name(start: int, rank: int | None = None) -> str:
     whole, fraction = divmod(start, 1_000_000_000)
     began = time.strftime("%Y%m%dT%H%M%S", time.gmtime(whole))
     place = "" if rank is None else f"-p{rank}"
-    return f"{began}.{fraction:09d}Z-{secrets.token_hex(4)}{place}{SUFFIX}"
+    return f"{began}.{fraction:09d}Z-{os.urandom(4).hex()}{place}{SUFFIX}"
 
 
 def journals(directory: Path) -> list[Path]:

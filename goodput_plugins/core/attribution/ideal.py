@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from statistics import median
 
 JUDGED = 1_000
 """The ideal of an attempt is frozen after this many steps, so that history is never judged anew."""
@@ -104,7 +103,7 @@ class Histogram:
 
 def width_of(values: Sequence[int]) -> int:
     """How finely the step times of an attempt are kept, ns: a power of 2, so that attempts share bins."""
-    return 1 << max(0, (round(median(values[:JUDGED])) // 200).bit_length() - 1)
+    return 1 << max(0, (round(_middle(sorted(values[:JUDGED]))) // 200).bit_length() - 1)
 
 
 def _weighted_quantile(bins: Sequence[tuple[int, int]], q: float) -> int | None:
