@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from recording import Recording
+from recording import START, Recording
 
 from goodput_plugins.core.events import Activity
 
@@ -59,9 +59,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 COMMAND = "code = main(); print(len(forks), file=sys.stderr); sys.exit(code)"
 
 
-def test_a_report_in_two_halves_is_that_of_one_process(folder: Path) -> None:
-    halved, forks = run(COMMAND, "report", str(folder), "--json")
-    whole, none = run("halves.BIG = 10**9\n" + COMMAND, "report", str(folder), "--json")
+@pytest.mark.parametrize("as_of", [None, 5, 70])
+def test_a_report_in_two_halves_is_that_of_one_process(folder: Path, as_of: float | None) -> None:
+    query = [] if as_of is None else ["--as-of", str(START / 1e9 + as_of)]
+    halved, forks = run(COMMAND, "report", str(folder), "--json", *query)
+    whole, none = run("halves.BIG = 10**9\n" + COMMAND, "report", str(folder), "--json", *query)
     assert halved == whole and '"unusable-journal"' in whole
     assert int(forks) > 0 and int(none) == 0
 

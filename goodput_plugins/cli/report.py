@@ -9,12 +9,13 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import NoReturn
 
 from goodput_plugins.cli import halves
 from goodput_plugins.cli.progress import working
 from goodput_plugins.cli.target import path_of
-from goodput_plugins.core.attribution import Each
+from goodput_plugins.core.attribution import Each, observe_ahead
 from goodput_plugins.core.calculator import calculate
 from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.reading import read
@@ -40,8 +41,9 @@ def run(options: Namespace, *, now: int, usage_error: Callable[[str], NoReturn])
     else:
         path = path_of(options.target)
     by: Each = halves.each if options.alone and halves.worth_it(path) else map
+    ahead = partial(observe_ahead, as_of=options.as_of) if by is not map else None
     with working(f"reading {path}"), _without_collector():
-        logs = chosen(read(path, by), options.run, str(path))
+        logs = chosen(read(path, by, ahead), options.run, str(path))
         if options.json and len(logs) > 1:
             usage_error(f"{path} holds {len(logs)} jobs ({_names(logs)}); choose one with --run NAME")
         reports = [_calculated(log, options, now, by) for log in logs]

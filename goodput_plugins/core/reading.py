@@ -10,7 +10,8 @@ from __future__ import annotations
 import glob
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from io import BufferedReader
 from itertools import groupby
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 from goodput_plugins.core.attribution import Each
 from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.journal_reading import JournalFile, Run, by_segment, first_line, read_journal, runs_of
-from goodput_plugins.core.runlog import RunLog
+from goodput_plugins.core.runlog import Life, RunLog
 
 __all__ = ["read", "read_journal"]
 
@@ -33,19 +34,20 @@ Part = tuple[dict[str, Run], list[UnusableData]]
 """The runs that some files hold, by name, and what is wrong with other files."""
 
 
-def read(path: Path, each: Each = map) -> list[RunLog]:
+def read(path: Path, each: Each = map, then: Callable[[Life], object] | None = None) -> list[RunLog]:
     """The runs in a run directory, a journal, or a file of exported entries, which gzip may have packed.
 
     Args:
         path: where they are.
         each: by what the attempts in a directory, or the halves of an export, are read; another one than
             ``map`` may do several at once.
+        then: what is to be done with a life of a directory as soon as it is read; it is called where that is.
 
     Raises:
         UnusableData: there is nothing there that can be used; the text says what was found.
     """
     if path.is_dir():
-        return _read_directory(path, each)
+        return _read_directory(path, each, then)
     try:
         with BufferedReader(path.open("rb", 0), LONGEST_HEADER) as opened:
             file = _unpacked(opened)
@@ -83,13 +85,13 @@ def _unpacked(file: BufferedReader[Any]) -> BufferedReader[Any]:
     return BufferedReader(GzipFile(fileobj=file), LONGEST_HEADER)
 
 
-def _read_directory(path: Path, each: Each) -> list[RunLog]:
+def _read_directory(path: Path, each: Each, then: Callable[[Life], object] | None) -> list[RunLog]:
     files = sorted((file for file in path.glob("*.jsonl") if not file.is_fifo()), key=by_segment)
     if not files:
         raise UnusableData(f"{path}: holds no journals (*.jsonl); is this the directory of a run?")
     files = [file for file in files if _is_begun(file)] or files
     attempts = [list(segments) for _, segments in groupby(files, lambda file: by_segment(file)[0])]
-    runs, faults = _joined(each(_read_part, attempts)) or _read_part(files)
+    runs, faults = _joined(each(partial(_read_part, then=then), attempts)) or _read_part(files)
     logs = _logs(runs)
     if not logs:
         raise faults[0]
@@ -105,10 +107,15 @@ def _logs(runs: Mapping[str, Run]) -> list[RunLog]:
     return [run.log() for _, run in sorted(runs.items())]
 
 
-def _read_part(files: list[Path]) -> Part:
+def _read_part(files: list[Path], then: Callable[[Life], object] | None = None) -> Part:
     """What these files hold, one after the other."""
     faults: list[UnusableData] = []
-    return runs_of(_usable(files, faults)), faults
+    runs = runs_of(_usable(files, faults))
+    if then is not None:
+        for run in runs.values():
+            for life in run.log().lives:
+                then(life)
+    return runs, faults
 
 
 def _joined(parts: Iterable[Part]) -> Part | None:

@@ -10,7 +10,7 @@ Steps, and the waits before them, are by far the most of a log. A life keeps the
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate, compress, repeat
 from operator import add, sub
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from goodput_plugins.core.columns import UNKNOWN, Column, column, counted_on, extended, packed
 from goodput_plugins.core.events import Activity, Event, Kind, is_number
+from goodput_plugins.core.run_numbers import Parted, parted
 
 if TYPE_CHECKING:
     from goodput_plugins.core.attribution.observed import Observed
@@ -117,12 +118,9 @@ class Steps:
     def _add_run(self, run: Event, joined: _Joined) -> None:
         if self.thread is None:
             self.thread = run.thread
-        told = run.data
-        done = [n for n in told if n < 0]
-        if done:
-            told = [n for n in told if n >= 0]
-            joined.add_done(run.time, done)
-        first, count = told[0], (len(told) + 2) // 3
+        told = parted(run.data)
+        joined.add_done(run.time, told)
+        first, count = run.data[0], 1 + len(told.intervals)
         self.told = first + count
         if run.thread == self.thread:
             joined.add_steps(run.time, told)
@@ -203,19 +201,18 @@ class _Joined:
         self.done: list[int] = []
         self.done_ordinals: list[int] = []
 
-    def add_steps(self, begun: int, told: Sequence[int]) -> None:
+    def add_steps(self, begun: int, told: Parted) -> None:
         """Add the steps of a run."""
-        self.times += accumulate(told[3::3], initial=begun)
-        self.waits += told[1::3]
-        self.took += told[2::3]
+        self.times += accumulate(told.intervals, initial=begun)
+        self.waits += told.waits
+        self.took += told.took
         self.waits += [0] * (len(self.times) - len(self.waits))
         self.took += [0] * (len(self.times) - len(self.took))
 
-    def add_done(self, begun: int, told: Sequence[int]) -> None:
-        """``told`` holds, of each step that was done, -1 - its ordinal and -1 - when (ns after the run began)."""
-        pairs = len(told) // 2
-        self.done += map(sub, repeat(begun - 1, pairs), told[1::2])
-        self.done_ordinals += told[: 2 * pairs : 2]
+    def add_done(self, begun: int, told: Parted) -> None:
+        """Add what a run tells of the device."""
+        self.done += map(sub, repeat(begun - 1), told.whens)
+        self.done_ordinals += told.ordinals[: len(told.whens)]
 
     def add_wait(self, start: int, took: int) -> bool:
         """Add a wait of the last step; False if it has one, or begins after that."""
@@ -237,6 +234,7 @@ class Life:
         foreign: read from entries that name no process.
         steps: what was told of steps and is not among the events.
         shown: what earlier events show, which are not among these (see ``gone_through``).
+        observed: what everything shows that was told; then it is here no more (see ``observe_ahead``).
     """
 
     id: str
@@ -245,6 +243,7 @@ class Life:
     foreign: bool = False
     steps: Steps = field(default_factory=Steps)
     shown: Observed | None = None
+    observed: Observed | None = None
 
     def add(self, events: Iterable[Event]) -> None:
         """Take in events in the order of a journal's lines."""

@@ -45,9 +45,9 @@ from goodput_plugins.core.attribution.observed import Observed
 from goodput_plugins.core.attribution.past import Past
 from goodput_plugins.core.attribution.rewind import rewind
 from goodput_plugins.core.attribution.timeline import Generation, Segment
-from goodput_plugins.core.runlog import Life, RunLog
+from goodput_plugins.core.runlog import Life, RunLog, Steps
 
-__all__ = ["Generation", "Segment", "Timeline", "attribute"]
+__all__ = ["Generation", "Segment", "Timeline", "attribute", "observe_ahead"]
 
 
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
@@ -105,6 +105,12 @@ def attribute(
     return Timeline(generations)
 
 
+def observe_ahead(life: Life, *, as_of: int | None = None) -> None:
+    """Sort out now what a life tells, for an :func:`attribute` as of that moment, and forget it."""
+    life.observed = observe(life, as_of)
+    life.events, life.steps = [], Steps()
+
+
 def _observed(log: RunLog, as_of: int | None, past: Past | None, each: Each) -> list[Observed]:
     """What each life shows."""
 
@@ -112,7 +118,8 @@ def _observed(log: RunLog, as_of: int | None, past: Past | None, each: Each) -> 
         return observe(life, as_of, past if past is not None and past.steps and life.id == past.life else None)
 
     begun = [life for life in log.lives if as_of is None or life.start <= as_of]
-    lives = list(each(observed, begun))
+    ahead = all(life.observed is not None for life in begun)
+    lives = [life.observed for life in begun if life.observed is not None] if ahead else list(each(observed, begun))
     for life, seen in zip(begun, lives, strict=True):
         seen.life = life
     return lives

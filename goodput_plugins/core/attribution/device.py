@@ -57,6 +57,7 @@ def on_device(
     """
     handed = _prepared(called, done, pieces) if deferred else _handed(called, pieces, until)
     free = later(done, called)
+    has_unknown = free is not done and UNKNOWN in done
     if handed:
         free = list(free)
     for step, moment in handed.items():
@@ -71,7 +72,7 @@ def on_device(
         dispatched[step] = max(moment, free[step - 1]) if step else moment
     last_done = min(free[-1], until)
     sampled = None
-    if UNKNOWN in done:
+    if has_unknown:
         sampled = [when != UNKNOWN for when in done]
         nexts = [*begins[1:], dispatched[-1]]  # nothing bounds the last step but rule 6: the host has the rest
         free = [end if told else following for end, following, told in zip(free, nexts, sampled, strict=True)]
