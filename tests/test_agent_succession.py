@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,6 +92,7 @@ def test_a_restart_with_other_variables_is_served_with_these(job: Job) -> None:
         assert len(ids) == len(set(ids))
     assert "with another GOODPUT_PROMETHEUS_ADDRESS, GOODPUT_TENSORBOARD_DIR: its agent takes over" in job.log
     assert job.log.count("serving the run") == 2
+    assert job.log.count("another agent serves the run; this one stands by") == 1
     before, after = (board(folder)["goodput/goodput"] for folder in (job.folder / "tensorboard", job.run.folder / "tb"))
     assert before[-1][0] < after[0][0] and after[-1][1] == 279
 
@@ -200,6 +203,16 @@ def test_an_agent_by_hand_stays_and_says_so(job: Job) -> None:
         training.communicate()
         by_hand.kill()
         by_hand.wait()
+
+
+def test_an_agent_by_hand_says_what_it_waits_for(job: Job) -> None:
+    command = [sys.executable, "-m", "goodput_plugins", "agent", "of-nobody"]
+    waits = subprocess.Popen(command, env=job.environ(), cwd=job.run.folder, stdout=subprocess.PIPE, text=True)
+    assert waits.stdout is not None
+    assert f"there is no run in {job.run.runs / 'of-nobody'} yet" in waits.stdout.readline()
+    waits.terminate()
+    assert waits.wait(60) == 0 and waits.stdout.read() == ""
+    waits.stdout.close()
 
 
 # --- one after the other ------------------------------------------------------------------------------

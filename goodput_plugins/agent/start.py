@@ -86,13 +86,18 @@ def _differ(status: Status, folder: Path, names: list[str]) -> None:
 
 def _stand_by(folder: Path, door: Door, asked: _Asked, stay: bool, candidate: Candidate) -> bool:
     """Wait until the run has begun and no other agent serves it; False if there is no need to any more."""
-    trainer, alive_at = NameLock(), time.monotonic()
+    trainer, alive_at, told = NameLock(), time.monotonic(), False
+    if not folder.is_dir():
+        log(f"there is no run in {folder} yet; this agent waits until it begins.")
     while not asked.to_go:
         if folder.is_dir():
             if door.take(folder):
                 return True
             if not candidate.is_needed(door, folder):
                 return False
+            if not told:
+                log("another agent serves the run; this one stands by.")
+            told = True
             if stay or trainer.is_taken(folder):
                 alive_at = time.monotonic()
             elif time.monotonic() - alive_at >= SILENT:
