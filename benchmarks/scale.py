@@ -138,7 +138,7 @@ def polled(steps: int) -> Polls:
 
 
 class Measured(NamedTuple):
-    """Wall seconds, CPU seconds and peak memory (MB)."""
+    """Wall seconds, CPU seconds and peak memory (MB), that of a second process included."""
 
     seconds: float
     cpu: float
@@ -150,10 +150,27 @@ def measure(path: Path) -> Measured:
     began = time.perf_counter()
     command = [sys.executable, "-m", "goodput_plugins", "report", str(path), "--json"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
+    peak = 0.0
+    while True:
+        ended, status, usage = os.wait4(process.pid, os.WNOHANG)
+        if ended:
+            break
+        peak = max(peak, memory(process.pid))
+        time.sleep(0.05)
     if status:
         raise SystemExit(f"goodput report failed ({status})")
-    return Measured(time.perf_counter() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+    return Measured(time.perf_counter() - began, usage.ru_utime + usage.ru_stime, max(peak, usage.ru_maxrss / 1024))
+
+
+def memory(process: int) -> float:
+    """What a process and its children hold, MB; what they share is counted once."""
+    try:
+        told = Path(f"/proc/{process}/smaps_rollup").read_text()
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    except OSError:  # it has ended meanwhile
+        return 0.0
+    held = next((int(line.split()[1]) / 1024 for line in told.splitlines() if line.startswith("Pss:")), 0.0)
+    return held + sum(memory(int(child)) for child in children)
 
 
 def theirs(steps: int) -> float | None:

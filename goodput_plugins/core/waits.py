@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import compress
 from operator import le, lt
 
+from goodput_plugins.core.columns import packed
 from goodput_plugins.core.events import Activity, Event, Kind
 
 
@@ -45,9 +46,12 @@ def pair(
     if all(simple):
         return array("q", begins), array("q", ends), []
     used = _used(places, simple, len(ends))
-    odd = [Event(Kind.BEGIN, t, activity=Activity.DATA) for t, good in zip(begins, simple, strict=True) if not good]
-    odd += [Event(Kind.FINISH, t, activity=Activity.DATA) for t, taken in zip(ends, used, strict=True) if not taken]
-    return array("q", list(compress(begins, simple))), array("q", list(compress(ends, used))), odd
+    odd = [Event(Kind.BEGIN, time, activity=Activity.DATA) for time in compress(begins, simple.translate(_OTHERS))]
+    odd += [Event(Kind.FINISH, time, activity=Activity.DATA) for time in compress(ends, used.translate(_OTHERS))]
+    return packed(list(compress(begins, simple))), packed(list(compress(ends, used))), odd
+
+
+_OTHERS = bytes([1, *bytes(255)])
 
 
 def _used(places: Sequence[int], simple: bytearray, count: int) -> bytearray:
