@@ -182,6 +182,19 @@ def test_going_back_inside_a_process_wastes_steps_but_is_no_disruption() -> None
     assert report(log(went_back)).disruptions == 0
 
 
+def test_to_save_more_often_is_advised_where_something_was_restored() -> None:
+    restored = log(life(0, steps(10, 5), during(Activity.RESTORE, 20, 22, step=1), steps(22, 3, number=2), end(28)))
+    killed = log(life(0, steps(10, 5), alive(20)), life(50, steps(55, 3), end(61)))
+    made_again = log(life(0, steps(10, 5), steps(20, 3, number=4), end(26)))
+    advised = [
+        "Saving more often" in finding.text
+        for found in (restored, killed, made_again)
+        for finding in report(found).findings
+        if finding.id == "wasted-progress"
+    ]
+    assert advised == [True, True, False]
+
+
 def test_a_restore_after_which_no_step_starts_takes_nothing_back() -> None:
     trained = [*steps(10, 2), *saved(1, 14, 15), *steps(15, 3, number=2)]
     best = life(0, trained, during(Activity.RESTORE, 22, 24, step=1), end(25))

@@ -51,7 +51,9 @@ def in_order_of_cost(found: list[Finding]) -> list[Finding]:
 def _disruptions(generation: Generation, spent: Breakdown, story: Story) -> Iterator[Finding]:
     wasted = spent[Bucket.WASTED_PROGRESS]
     if wasted:
-        text = f"{_count(story.often['lost',], 'step')} were rolled back and done again. Saving more often loses less."
+        went_back = story.often["disruption",] or story.often["restore",]
+        advice = "Saving more often loses less." if went_back else "Nothing was restored: calls were made again."
+        text = f"{_count(story.often['lost',], 'step')} were rolled back and done again. {advice}"
         yield Finding("wasted-progress", wasted, text)
     hang = spent.detail(Bucket.INFRASTRUCTURE_RECOVERY).get("HANG", 0)
     if hang:

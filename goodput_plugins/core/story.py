@@ -86,6 +86,7 @@ class Story:
         self._count("stuck", times=len(stuck))
         self.worst = sorted([*self.worst, *stuck], reverse=True)[:WORST]
         self._count("failed commit", times=seen.failed_commits)
+        self._count("restore", times=len(seen.restores) + len(seen.file_restores))
         self._count("foreign wait", times=int(seen.foreign and seen.saw_waits))
         self._count("wait", times=int(seen.saw_waits))
         self._count("unseen device", times=int(seen.device_unseen and ledger.device is None))
