@@ -321,7 +321,7 @@ def test_both_killed_the_next_start_sends_what_was_left(job: Job) -> None:
     training.wait()
     job("train(20, 10)")
     (first, _) = read_entries(job.cloud.entries(RUN))[0].lives
-    assert first.steps.numbers.tolist() == list(range(len(first.steps.numbers))) and len(first.steps.numbers) > 50
+    assert list(first.steps.numbers) == list(range(len(first.steps.numbers))) and len(first.steps.numbers) > 50
     assert same(job.report_of_log(), reported(job.folder))
 
 
