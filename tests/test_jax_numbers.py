@@ -15,7 +15,7 @@ from loops.registry import loss_of, updated, weights
 from observing import Observation, observed
 from running import Runner, reported
 
-from goodput_plugins.core.events import Kind
+from goodput_plugins.core.events import Activity, Kind
 from goodput_plugins.jax.install import install_jax, install_optax
 
 X = jnp.ones((4, 8))
@@ -194,3 +194,29 @@ def test_one_jitted_update_and_then_eager_ones_are_all_steps(seen: Observation) 
     assert seen.steps == list(range(7))
     times = [event.time for event in seen.sink.events if event.kind is Kind.STEP]
     assert times == sorted(times)
+
+
+def test_no_counter_that_is_still_being_computed_is_waited_for_after_a_restore(seen: Observation) -> None:
+    """A checkpoint that is only looked at while steps are in flight: the loop goes on, and nothing waits."""
+    tx = optax.adam(1e-2)
+
+    @jax.jit
+    def step(params: Any, state: Any, x: Any) -> Any:
+        heavy = jax.lax.fori_loop(0, 60, lambda i, y: jnp.tanh(y @ x), x).sum()
+        updates, state = tx.update(jax.tree.map(lambda p: p + heavy, params), state, params)
+        return optax.apply_updates(params, updates), jax.tree.map(lambda leaf: leaf + (heavy > 1e30), state), heavy
+
+    params, x = weights(), jnp.ones((500, 500)) / 500
+    state = tx.init(params)
+    for _ in range(4):
+        params, state, loss = step(params, state, x)
+        loss.block_until_ready()
+    for _ in range(3):
+        params, state, loss = step(params, state, x)
+    with seen.hooks.recorder.activity(Activity.RESTORE, step=2):
+        pass
+    params, state, loss = step(params, state, x)
+    assert not loss.is_ready()
+    for _ in range(2):
+        params, state, loss = step(params, state, x)
+    assert seen.steps == list(range(10))

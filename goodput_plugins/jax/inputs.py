@@ -81,6 +81,16 @@ def whole_number(leaf: Any) -> int | None:
     return int(values.reshape(-1)[0]) if values.size == 1 else None
 
 
+def counts_on(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a whole number among the inputs is still being computed: a step counts on, and to read it would wait."""
+    try:
+        leaves = jax.tree_util.tree_leaves((args, kwargs))
+        numbers = [leaf for leaf in leaves if isinstance(leaf, jax.Array) and leaf.dtype.kind in "iu" and not leaf.ndim]
+        return any(not leaf.is_deleted() and not leaf.is_ready() for leaf in numbers)
+    except (TypeError, ValueError, RuntimeError):  # static arguments need not be trees
+        return False
+
+
 def carried(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> list[Any]:
     """The arrays in what, of the result or its elements, has the structure of an input that is more than an array."""
     structure = jax.tree_util.tree_structure

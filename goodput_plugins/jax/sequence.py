@@ -17,7 +17,7 @@ import math
 
 from goodput_plugins.core.null_recorder import NullRecorder
 from goodput_plugins.jax.functions import Frame, Function, thread
-from goodput_plugins.jax.inputs import Counter, NumberSource, counter_among
+from goodput_plugins.jax.inputs import Counter, NumberSource, counter_among, counts_on
 
 CALLS_OF_ITS_OWN = 4
 """So many calls of a function without the one that leads, and it takes steps of its own."""
@@ -153,9 +153,9 @@ class Sequence:
     def _goes_back(self, frame: Frame) -> None:
         """Steps go on from a checkpoint, with the number that the inputs count; without one, the checkpoint tells."""
         self.restored = False
-        if self.started:
+        args, kwargs = thread.given or (frame.args, frame.kwargs)
+        if self.started and not counts_on(args, kwargs):
             function = frame.function
-            args, kwargs = thread.given or (frame.args, frame.kwargs)
             function.counter = counter_among(args, kwargs, self.sources)
             self._adopt(function)
             self.next = self._number_of(function, function.counted_by)
