@@ -27,7 +27,7 @@ def test_the_page_of_variables_is_what_the_source_says() -> None:
 
 def lines_of_the_doctor() -> set[str]:
     """The slugs that are handed to ``ok``, ``warning``, ``wrong`` and ``unknown``, and those in tables of a check."""
-    makers = ("ok", "warning", "wrong", "unknown", "level")
+    makers = ("ok", "warning", "wrong", "unknown", "level", "Diagnosis")
     nodes = [node for path in DOCTOR.glob("*.py") for node in ast.walk(ast.parse(path.read_text()))]
     calls = [node for node in nodes if isinstance(node, ast.Call) and getattr(node.func, "id", "") in makers]
     found = {str(call.args[0].value) for call in calls if call.args and isinstance(call.args[0], ast.Constant)}
