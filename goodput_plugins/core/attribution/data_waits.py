@@ -39,8 +39,10 @@ def lay_waits(starts: Sequence[int], ends: Sequence[int], called: Sequence[int],
     told = starts, ends
     starts, ends = listed = list(starts), list(ends)
     early = bisect_left(starts, called[0])
-    usual = _one_a_step(starts[early:], ends[early:], called)
-    if device is not None:
+    late = starts[early:]
+    idle = device is not None and all(map(ge, late, device.free))
+    usual = _one_a_step(late, ends[early:], called, follow=idle)
+    if device is not None and not (usual and idle):
         starts, ends = _while_idle(starts, ends, early, device) if usual else idle_waits(starts, ends, device)
     if not usual or (early and ends[early - 1] > called[0]):
         return _cut(called if device is None else device.begins, *_with_time(starts, ends))
@@ -52,21 +54,21 @@ def lay_waits(starts: Sequence[int], ends: Sequence[int], called: Sequence[int],
     return Waits(starts, ends, of_steps + [0] * (len(called) - len(of_steps)))
 
 
-def _one_a_step(starts: Sequence[int], ends: Sequence[int], called: Sequence[int]) -> bool:
-    """Whether each step but the last is followed by one wait, which ends before the next is called."""
+def _one_a_step(starts: Sequence[int], ends: Sequence[int], called: Sequence[int], *, follow: bool) -> bool:
+    """Whether each step but the last is followed by one wait, which ends before the next is called.
+
+    ``follow``: it is known that they follow, since they began when the device was done with the step.
+    """
     if not len(called) - 1 <= len(starts) <= len(called):
         return False
-    return all(map(le, called, starts)) and all(map(le, ends, called[1:]))
+    return (follow or all(map(le, called, starts))) and all(map(le, ends, called[1:]))
 
 
 def _while_idle(
     starts: Sequence[int], ends: Sequence[int], early: int, device: DeviceSteps
-) -> tuple[Sequence[int], Sequence[int]]:
+) -> tuple[list[int], Sequence[int]]:
     """:func:`idle_waits`, where one wait follows each step; no time is left of one that is overlapped."""
-    late = starts[early:]
-    if all(map(ge, late, device.free)):
-        return starts, ends
-    told = zip(late, ends[early:], device.free, strict=False)
+    told = zip(starts[early:], ends[early:], device.free, strict=False)
     begins = [start if start > idle else idle if idle < end else end for start, end, idle in told]
     return [*starts[:early], *begins], ends
 
