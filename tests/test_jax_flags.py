@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ from goodput_plugins.jax.functions import Function
 from goodput_plugins.jax.install import install_jax, install_optax
 
 X = jnp.ones((4, 8))
+Mode = Enum("Mode", ["TRAIN", "EVAL"])
 OPTIMIZERS = {"counts": optax.adam(1e-2), "counts nothing": optax.sgd(1e-2)}
 
 
@@ -122,6 +124,14 @@ def test_what_is_no_switch_tells_nothing() -> None:
     evaluates = flags.set(([], X, False), {})
     assert evaluates is not first and evaluates.evaluates and not first.evaluates
     assert flags_of(function, print, {"static_argnums": -1}) is not None  # a builtin has no signature
+
+
+@pytest.mark.parametrize("word", ["valid", "validation", "test", Mode.EVAL])
+def test_a_word_may_say_so_too(word: Any) -> None:
+    flags = flags_of(Function("host", jitted=True), print, {"static_argnums": 0})
+    assert flags is not None
+    assert not flags.set(("train",), {}).evaluates and not flags.set((Mode.TRAIN,), {}).evaluates
+    assert flags.set((word,), {}).evaluates
 
 
 def test_libraries_that_hand_static_arguments_on(seen: Observation) -> None:

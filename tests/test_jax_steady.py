@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import linecache
 import sys
 import threading
@@ -171,6 +172,37 @@ def test_the_pace_trusts_the_host_only_while_it_does_nothing_between_steps() -> 
     pace.looked_at(128, now, now + MS)
     pace.called(129, now + 2 * MS)
     assert not pace.host_tells
+
+
+def test_one_step_that_was_over_at_once_does_not_make_the_others_short() -> None:
+    pace = Pace()
+    for took in (11 * MS, 11 * MS, MS // 10, 11 * MS):
+        pace.took(took)
+    assert not pace.waits_together(1)
+
+
+def test_short_steps_that_are_waited_for_together_end_evenly(seen: Observation) -> None:
+    def work(params: Any, x: Any) -> Any:
+        y = x
+        for _ in range(20):
+            y = jnp.tanh(y @ x)
+        return optax.apply_updates(params, jax.tree.map(lambda p: 1e-6 * p, params)), y.sum()
+
+    step, params, x = jax.jit(work), {"w": jnp.ones(3)}, jnp.ones((96, 96)) / 96
+    params, loss = step(params, x)
+    loss.block_until_ready()
+    begun = seen.hooks.recorder.now()
+    for _ in range(200):
+        params, loss = step(params, x)
+    loss.block_until_ready()
+    mean = (seen.hooks.recorder.now() - begun) / 200
+    time.sleep(0.1)
+    seen.hooks.uninstall()
+    done = {event.step: event.time for event in seen.of(Kind.DEVICE)}
+    told = [done[ordinal] for ordinal in range(1, 201) if ordinal in done]
+    assert len(told) > 150 and told == sorted(told)
+    took = sorted(b - a for a, b in itertools.pairwise(told))
+    assert took[len(took) // 2] == pytest.approx(mean, rel=0.5)
 
 
 def test_long_steps_are_looked_at_each() -> None:

@@ -299,6 +299,27 @@ def test_a_step_is_told_before_its_compilation_ends_and_starts_where_the_call_di
     assert before <= lines[told].time <= trace.time
 
 
+def test_an_update_in_a_function_of_its_own_begins_with_its_gradient(seen: Observation) -> None:
+    tx, params = optax.adam(1e-3), weights()
+    state, gradient = tx.init(params), jax.jit(jax.value_and_grad(lambda params, x: ((x @ params["w"]) ** 2).mean()))
+
+    @jax.jit
+    def update(params: Any, state: Any, grads: Any) -> Any:
+        updates, state = tx.update(grads, state, params)
+        return optax.apply_updates(params, updates), state
+
+    now, asked = seen.hooks.recorder.now, []
+    for _ in range(5):
+        begun = now()
+        loss, grads = gradient(params, X)
+        float(loss)
+        asked.append((begun, now()))
+        params, state = update(params, state, grads)
+    assert seen.steps == list(range(5))
+    told = [event.time for event in seen.of(Kind.STEP)]
+    assert all(begun <= at <= read for at, (begun, read) in zip(told, asked, strict=True))
+
+
 def test_a_failing_step_raises_the_hosts_own_error(seen: Observation) -> None:
     step, state = jax.jit(linen_step()), linen_state()
     with pytest.raises(TypeError, match="sub got incompatible shapes"):

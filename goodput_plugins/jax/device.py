@@ -4,8 +4,8 @@ A jitted call returns as soon as its work is queued, so the host's clock says li
 daemon thread asks a small output of each step whether it is ready, and tells the time when it is. It
 polls and never blocks in native code: a thread that waits there when the interpreter ends aborts the
 process. It holds one small array per step in flight, and none that is donated: the state of a step goes to
-the next call, the loss does not. A step that cannot be asked is not sampled; nor is each of several short
-ones that are queued behind each other, between which the device cannot have been idle. Evaluations, and
+the next call, the loss does not. A step that cannot be asked is not sampled. Several short ones that are queued
+behind each other, between which the device cannot have been idle, are told to end evenly. Evaluations, and
 other work between steps, wait in the same queue, in the order in which the device does it.
 
 The thread looks into its queue by itself (:mod:`~goodput_plugins.jax.pace`): to be woken for each step would cost the
@@ -166,29 +166,33 @@ class DeviceWatch:
         self._tell_other_work()
 
     def _stepped(self, step: InFlight) -> None:
-        """See when a step is done, or the last of several short ones that wait behind each other."""
-        pace, since, names, ordinal = self._pace, max(self._free, step.dispatched), [step.name], step.ordinal
-        assert ordinal is not None
-        pace.called(ordinal, step.dispatched)
-        while step.done is None and pace.waits_together(len(names)) and self.in_flight:
+        """See when a step is done; several short ones that wait behind each other share the time until the last is."""
+        pace, since, group = self._pace, max(self._free, step.dispatched), [step]
+        assert step.ordinal is not None
+        pace.called(step.ordinal, step.dispatched)
+        while step.done is None and pace.waits_together(len(group)) and self.in_flight:
             following = self.in_flight.popleft()
             if not isinstance(following, InFlight) or following.ordinal is None:
                 self._held = following
                 break
-            step, ordinal = following, following.ordinal
-            names.append(step.name)
-        finely = not pace.host_tells or pace.is_probe(ordinal)
+            step = following
+            group.append(step)
+        finely = not pace.host_tells or pace.is_probe(step.ordinal or 0)
         if not finely:
             self._come_by(step)
-        done = self._wait(step, since, since + pace.shortest * len(names) * 7 // 8, len(names))
+        done = self._wait(step, since, since + pace.shortest * len(group) * 7 // 8, len(group))
         if done is not None:
-            duration = (done - since) // len(names)
-            self._recorder.device_done(ordinal, done)
+            duration = (done - since) // len(group)
+            for place, one in enumerate(group, 1):
+                one.leaf = None
+                if one.ordinal is not None:
+                    shared = max(one.dispatched, since + (done - since) * place // len(group))
+                    self._recorder.device_done(one.ordinal, min(done, shared))
             pace.took(duration)
-            if finely:
-                pace.looked_at(ordinal, step.dispatched, done)
+            if finely and step.ordinal is not None:
+                pace.looked_at(step.ordinal, step.dispatched, done)
             self._free = done
-            self._tell_functions([(name, duration) for name in names])
+            self._tell_functions([(one.name, duration) for one in group])
         self._tell_other_work()
 
     def _tell_functions(self, took: list[tuple[str, int]]) -> None:

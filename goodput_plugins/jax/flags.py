@@ -97,6 +97,8 @@ def _switch(place: Place, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> A
 
 
 def _says_evaluation(place: Place, value: Any) -> bool:
+    if isinstance(value, str | Enum):
+        return EVALUATES.search(value.name.lower() if isinstance(value, Enum) else value) is not None
     if place.name is None or not isinstance(value, bool):
         return False
     return not value if _TRAINS.search(place.name) else value and EVALUATES.search(place.name) is not None

@@ -140,6 +140,24 @@ class Frame:
         self.between = self.again = False
 
 
+class Annotation:
+    """An open ``StepTraceAnnotation``: what runs in it is at most one step."""
+
+    __slots__ = ("number", "start", "told")
+
+    def __init__(self, number: int | None, start: int) -> None:
+        self.number = number
+        self.start = start
+        self.told = False
+
+
+class Annotations(threading.local):
+    """Those that are open on this thread, outermost first; None for one that is no step's."""
+
+    def __init__(self) -> None:
+        self.open: list[Annotation | None] = []
+
+
 class _Thread(threading.local):
     """What is open on this thread, outermost first: observed calls, and loops that are being traced.
 

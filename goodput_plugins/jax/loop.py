@@ -9,7 +9,6 @@ step, is in :mod:`~goodput_plugins.jax.sequence`.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -23,27 +22,11 @@ from goodput_plugins.jax.candidates import Candidates
 from goodput_plugins.jax.device import DeviceWatch
 from goodput_plugins.jax.evaluation import Evaluations
 from goodput_plugins.jax.figures import StepFunctions
-from goodput_plugins.jax.functions import Frame, Function, thread
+from goodput_plugins.jax.functions import Annotation, Annotations, Frame, Function, thread
 from goodput_plugins.jax.in_flight import InFlight
 from goodput_plugins.jax.scans import steps_taken
 from goodput_plugins.jax.sequence import Sequence
 from goodput_plugins.jax.steady import Steady, can_tell_traces
-
-
-class Annotation:
-    """An open ``StepTraceAnnotation``: what runs in it is at most one step."""
-
-    __slots__ = ("number", "start", "told")
-
-    def __init__(self, number: int | None, start: int) -> None:
-        self.number = number
-        self.start = start
-        self.told = False
-
-
-class _Annotations(threading.local):
-    def __init__(self) -> None:
-        self.open: list[Annotation | None] = []
 
 
 class Loop:
@@ -60,7 +43,7 @@ class Loop:
     def __init__(self, recorder: NullRecorder, device: DeviceWatch | None) -> None:
         self.recorder = recorder
         self.sequence = Sequence(recorder)
-        self.annotations = _Annotations()
+        self.annotations = Annotations()
         self.device = device
         self.functions = StepFunctions(recorder) if device is None else device.functions
         self.steady: Steady | None = None
@@ -71,6 +54,7 @@ class Loop:
         self._sees_optimizer = False
         self._sees_steps = False
         self._last: Function | None = None
+        self._gradient_at: int | None = None
         recorder.at_restored = self._restored
 
     @wrapper
@@ -210,6 +194,8 @@ class Loop:
     def _other_ends(self, frame: Frame, result: Any) -> None:
         """A call that is not known to be a step is over: it was one, or preparation, or came between two."""
         function = frame.function
+        if function.differentiates:
+            self._gradient_at = frame.start
         if frame.preparing:
             self.recorder.finish(Activity.PREPARATION, name=function.name)
         elif frame.start is not None and function.initializes:
@@ -246,6 +232,9 @@ class Loop:
         self._candidates.clear()
 
     def _step(self, frame: Frame) -> None:
+        gradient_at, self._gradient_at = self._gradient_at, None
+        if gradient_at is not None and frame.function.optimizes and not frame.function.differentiates:
+            frame.start = gradient_at  # an update begins with its (last) gradient
         if self._evaluations.open is not None:
             self._evaluations.over()
         self._sees_steps = True
@@ -269,7 +258,7 @@ class Loop:
     def _between(self, frame: Frame) -> None:
         """A jitted function that is no step is called after one."""
         annotation = self._annotation() if self._annotated else None
-        if annotation is None or annotation.told:
+        if (annotation is None or annotation.told) and not frame.function.differentiates:
             self._evaluations.begins(frame)
 
 

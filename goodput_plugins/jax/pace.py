@@ -50,7 +50,7 @@ class Pace:
 
     def waits_together(self, count: int) -> bool:
         """Whether so many steps in flight, and another, are too short to be looked at one by one."""
-        return bool(self._recent) and self.shortest * count < SHORTEST_SAMPLE
+        return bool(self._recent) and sorted(self._recent)[len(self._recent) // 2] * count < SHORTEST_SAMPLE
 
     def is_probe(self, ordinal: int) -> bool:
         """Whether this step is looked at finely in any case; one in :data:`STEPS_PER_PROBE`, in no regular order."""

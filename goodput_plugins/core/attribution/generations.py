@@ -231,7 +231,7 @@ def _fill(told: Column, corrections: Sequence[tuple[int, int]], base: int | None
     first = next((at for at, n in enumerate(numbers) if n != UNKNOWN), None)
     if first is None:
         return None if base is None else range(base, base + len(numbers))
-    filled = list(range(numbers[first] - first, numbers[first]))
+    filled = [max(0, number) for number in range(numbers[first] - first, numbers[first])]  # none is below the first
     for n in numbers[first:]:
         filled.append(filled[-1] + 1 if n == UNKNOWN else n)
     return array("q", filled)
