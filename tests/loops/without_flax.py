@@ -80,7 +80,7 @@ def compiled_ahead_of_time() -> Any:
     return params
 
 
-@loop(compiled_in=(-1, SMALLER - 1))  # the step begins with the update
+@loop()
 def split_gradients_and_update() -> Any:
     tx, params = optax.adam(1e-2), weights()
     gradients = jax.jit(named("train_step", jax.grad(loss_of)))
