@@ -48,6 +48,18 @@ def step_function() -> Any:
     return jax.jit(step)
 
 
+def step_that_works(times: int) -> Any:
+    """One whose work on the device takes a while."""
+
+    def step(params: Any, x: Any) -> Any:
+        y = x
+        for _ in range(times):
+            y = jnp.tanh(y @ x)
+        return optax.apply_updates(params, jax.tree.map(lambda p: 1e-6 * p, params)), y.sum()
+
+    return jax.jit(step)
+
+
 def test_a_loop_becomes_steady_and_counts_on(seen: Observation) -> None:
     step, params, x = step_function(), {"w": jnp.ones(3)}, jnp.ones(4)
     loop, ways = the_loop(seen.hooks), []
@@ -134,14 +146,7 @@ def test_arguments_and_results_are_not_kept(seen: Observation) -> None:
 
 def test_idle_time_between_short_steps_is_seen_although_the_thread_comes_by_seldom(seen: Observation) -> None:
     """The host waits for each step, then sleeps: the gap is no part of the step."""
-
-    def work(params: Any, x: Any) -> Any:
-        y = x
-        for _ in range(30):
-            y = jnp.tanh(y @ x)
-        return optax.apply_updates(params, jax.tree.map(lambda p: 1e-6 * p, params)), y.sum()
-
-    step, params, x = jax.jit(work), {"w": jnp.ones(3)}, jnp.ones((128, 128)) / 128
+    step, params, x = step_that_works(30), {"w": jnp.ones(3)}, jnp.ones((128, 128)) / 128
     busy: list[float] = []
     now = time.perf_counter
     for _ in range(150):
@@ -182,13 +187,7 @@ def test_one_step_that_was_over_at_once_does_not_make_the_others_short() -> None
 
 
 def test_short_steps_that_are_waited_for_together_end_evenly(seen: Observation) -> None:
-    def work(params: Any, x: Any) -> Any:
-        y = x
-        for _ in range(20):
-            y = jnp.tanh(y @ x)
-        return optax.apply_updates(params, jax.tree.map(lambda p: 1e-6 * p, params)), y.sum()
-
-    step, params, x = jax.jit(work), {"w": jnp.ones(3)}, jnp.ones((96, 96)) / 96
+    step, params, x = step_that_works(20), {"w": jnp.ones(3)}, jnp.ones((96, 96)) / 96
     params, loss = step(params, x)
     loss.block_until_ready()
     begun = seen.hooks.recorder.now()
@@ -295,14 +294,7 @@ def test_a_host_that_is_nearly_at_its_recursion_limit_does_not_switch_the_plugin
 
 def test_a_host_that_waits_no_more_is_not_taken_to_wait(seen: Observation) -> None:
     """After many steps that the host waited for come some that are not done when the next is called."""
-
-    def work(params: Any, x: Any) -> Any:
-        y = x
-        for _ in range(60):
-            y = jnp.tanh(y @ x)
-        return optax.apply_updates(params, jax.tree.map(lambda p: 1e-6 * p, params)), y.sum()
-
-    step, params, x = jax.jit(work), {"w": jnp.ones(3)}, jnp.ones((256, 256)) / 256
+    step, params, x = step_that_works(60), {"w": jnp.ones(3)}, jnp.ones((256, 256)) / 256
     took: list[float] = []
     for _ in range(60):
         begun = time.perf_counter()
