@@ -147,14 +147,14 @@ class DeviceWatch:
 
     def _told(self, step: InFlight) -> None:
         """The host saw this step done, and maybe those that follow: all of them in one go."""
-        pace, free = self._pace, self._free
-        took: list[tuple[str, int]] = []
+        pace, free, functions = self._pace, self._free, self.functions
         while step.done is not None and step.ordinal is not None:
             pace.called(step.ordinal, step.dispatched)
             self._recorder.device_done(step.ordinal, step.done)
             duration = step.done - max(free, step.dispatched)
             pace.took(duration)
-            took.append((step.name, duration))
+            if functions.several:
+                functions.took(step.name, duration)
             free = step.done
             following = self.in_flight[0] if self.in_flight else None
             if not isinstance(following, InFlight) or following.done is None or following.ordinal is None:
@@ -162,7 +162,7 @@ class DeviceWatch:
             self.in_flight.popleft()
             step = following
         self._free = free
-        self._tell_functions(took)
+        functions.tell()
         self._tell_other_work()
 
     def _stepped(self, step: InFlight) -> None:
@@ -192,14 +192,11 @@ class DeviceWatch:
             if finely and step.ordinal is not None:
                 pace.looked_at(step.ordinal, step.dispatched, done)
             self._free = done
-            self._tell_functions([(one.name, duration) for one in group])
+            if self.functions.several:
+                for one in group:
+                    self.functions.took(one.name, duration)
+                self.functions.tell()
         self._tell_other_work()
-
-    def _tell_functions(self, took: list[tuple[str, int]]) -> None:
-        if self.functions.several:
-            for name, duration in took:
-                self.functions.took(name, duration)
-            self.functions.tell()
 
     def _worked(self, work: InFlight) -> None:
         """See for how long the device works on what is no step."""

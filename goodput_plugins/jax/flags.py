@@ -47,11 +47,11 @@ class Flags:
         if variant is None:
             if len(variants) >= MOST_VARIANTS:
                 return self._function
-            variant = variants[values] = self._further(values) if variants else self._function
+            variant = variants[values] = self._further() if variants else self._function
             variant.evaluates |= any(map(_says_evaluation, self._places, values))
         return variant
 
-    def _further(self, values: tuple[Any, ...]) -> Function:
+    def _further(self) -> Function:
         """One that takes the same steps as those known, if it takes any."""
         known = self._function
         further = Function(known.name, jitted=True)

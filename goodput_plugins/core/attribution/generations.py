@@ -182,13 +182,13 @@ def _numbered(seen: Observed, positions: dict[int, int], files: Files, *, first:
     restored = [
         (when, positions.get(label, label)) for when, label in seen.restores if label in positions or not positions
     ]
-    early = [position for when, position in restored if not seen.times or when <= seen.times[0]]
-    told = anchors(seen, files, positions, early[-1] + 1 if early else 0 if first else None)
+    start = _resumed_at(seen, restored)
+    told = anchors(seen, files, positions, 0 if start is None and first else start)
     restored = sorted([*restored, *told.resumes])
-    before = [position for when, position in restored if not seen.times or when <= seen.times[0]]
-    expected = before[-1] + 1 if before else 0 if first else None
+    start = _resumed_at(seen, restored)
+    expected = 0 if start is None and first else start
     numbers = seen.numbers
-    for at, number in (told.numbers | ({0: before[-1] + 1} if before else {})).items():
+    for at, number in (told.numbers | ({} if start is None else {0: start})).items():
         if at < len(numbers) and numbers[at] == UNKNOWN:
             numbers = array("q", [*numbers[:at], number, *numbers[at + 1 :]])
     filled = _fill(numbers, seen.corrections, base=expected)
@@ -198,6 +198,12 @@ def _numbered(seen: Observed, positions: dict[int, int], files: Files, *, first:
     if restored and not seen.times:
         attempt.next_step = restored[-1][1] + 1
     return attempt
+
+
+def _resumed_at(seen: Observed, restored: Sequence[tuple[int, int]]) -> int | None:
+    """The number of the first step, behind what was restored last before it; None if nothing was."""
+    before = [position for when, position in restored if not seen.times or when <= seen.times[0]]
+    return before[-1] + 1 if before else None
 
 
 def _by_saves(seen: Observed, positions: dict[int, int]) -> Sequence[int] | None:
