@@ -111,6 +111,15 @@ def test_more_sizes_than_switches_are_one_function(seen: Observation) -> None:
     assert len(seen.steps) == count
 
 
+def test_a_function_that_is_jitted_twice_may_have_other_switches() -> None:
+    function, host = Function("host", jitted=True), body(OPTIMIZERS["counts"])
+    train, log = (flags_of(function, host, {"static_argnames": name}) for name in ("train", "log"))
+    assert train is not None and log is not None
+    trains, logs = train.set((), {"train": True}), log.set((), {"log": True})
+    assert trains is not logs
+    assert train.set((), {"train": True}) is trains
+
+
 def test_what_is_no_switch_tells_nothing() -> None:
     def host(model: Any, x: Any, train: bool) -> None: ...
 

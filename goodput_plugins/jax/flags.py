@@ -42,12 +42,12 @@ class Flags:
     def set(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Function:
         """What is known of the function as these arguments switch it."""
         values = tuple(_switch(place, args, kwargs) for place in self._places)
-        variants = self._function.variants
-        variant = variants.get(values)
+        variants, key = self._function.variants, (self._places, values)
+        variant = variants.get(key)
         if variant is None:
             if len(variants) >= MOST_VARIANTS:
                 return self._function
-            variant = variants[values] = self._further() if variants else self._function
+            variant = variants[key] = self._further() if variants else self._function
             variant.evaluates |= any(map(_says_evaluation, self._places, values))
         return variant
 
