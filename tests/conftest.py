@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def run(tmp_path: Path) -> Runner:
     """Runs scripts in processes of their own."""
     return Runner(tmp_path)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Any]:
+    """Trainings that send; the agent that the last one leaves behind is killed."""
+    from sending import Job  # what it needs is not everywhere
+
+    made = Job(Runner(tmp_path))
+    yield made
+    made.kill_agent()
 
 
 @pytest.fixture

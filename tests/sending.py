@@ -100,6 +100,14 @@ def scrape(port: int) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     }
 
 
+def answers(port: int) -> bool:
+    """Whether an agent's page can be had there."""
+    try:
+        return bool(scrape(port))
+    except OSError:
+        return False
+
+
 def board(folder: Path) -> dict[str, list[tuple[float, int, float]]]:
     """Each tag's points in TensorBoard's files: wall time, step, value."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

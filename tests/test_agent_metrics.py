@@ -211,13 +211,6 @@ def test_the_doctor_says_when_values_went_out(told: Told) -> None:
 # --- what does not work holds up nothing --------------------------------------------------------------
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> Iterator[Job]:
-    made = Job(Runner(tmp_path))
-    yield made
-    made.kill_agent()
-
-
 def test_an_endpoint_that_is_down_costs_nothing(job: Job) -> None:
     job.variables = {
         "GOODPUT_EXPORTERS": "cloud-monitoring,tensorboard",

@@ -20,7 +20,7 @@ pytest.importorskip("tensorboardX", reason="tensorboardX is not installed here")
 pytest.importorskip("tensorboard", reason="tensorboard is not installed here")
 pytest.importorskip("prometheus_client", reason="prometheus-client is not installed here")
 
-from sending import free_port, scrape, until
+from sending import answers, free_port, scrape, until
 
 from goodput_plugins.agent import reports
 from goodput_plugins.agent.making import LAST, Last, Maker
@@ -128,13 +128,6 @@ def test_when_points_were_written_last_is_kept_for_each_workload(tmp_path: Path)
     (tmp_path / LAST).write_text("[")
     assert Last(tmp_path, "p/l/0").read() == 0
     Last(tmp_path / "gone", "w").save(7)  # a disk that takes nothing
-
-
-def answers(port: int) -> bool:
-    try:
-        return bool(scrape(port))
-    except OSError:
-        return False
 
 
 def test_a_port_that_is_taken_is_tried_again(tmp_path: Path) -> None:

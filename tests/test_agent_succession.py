@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,8 +20,8 @@ pytest.importorskip("prometheus_client", reason="prometheus-client is not instal
 from cloud import Cloud
 from metric_service import Metrics as Service
 from metric_service import serving
-from running import Runner, reported
-from sending import Job, board, free_port, scrape, until
+from running import reported
+from sending import Job, answers, board, free_port, until
 
 from goodput_plugins.agent.door import Door
 from goodput_plugins.agent.loop import LEAVE
@@ -37,26 +36,12 @@ from goodput_plugins.doctor.uploads import succession
 KILLED = "train(40); os.kill(os.getpid(), 9)"
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> Iterator[Job]:
-    made = Job(Runner(tmp_path))
-    yield made
-    made.kill_agent()
-
-
 def is_gone(pid: int) -> bool:
     """Whether a process has ended; who made the agent is gone, so nobody is left to wait for it."""
     try:
         return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return True
-
-
-def answers(port: int) -> bool:
-    try:
-        return bool(scrape(port))
-    except OSError:
-        return False
 
 
 def test_a_restart_with_other_variables_is_served_with_these(job: Job) -> None:
