@@ -113,9 +113,7 @@ class Cloud:
             written = list(self.written)
         once = {(entry.log_name, entry.timestamp.ToNanoseconds(), entry.insert_id): entry for entry in written}
         oldest, newest = (datetime.fromtimestamp(self.now(), UTC) + at for at in (-RETENTION, timedelta(days=1)))
-        seen = [
-            entry for entry in once.values() if oldest <= entry.timestamp.ToDatetime(tzinfo=UTC) <= newest
-        ]
+        seen = [entry for entry in once.values() if oldest <= entry.timestamp.ToDatetime(tzinfo=UTC) <= newest]
         seen.sort(key=lambda entry: (entry.timestamp.ToNanoseconds(), entry.insert_id))
         told = [MessageToDict(entry) for entry in seen]
         return [entry for entry in told if job is None or entry["jsonPayload"].get("job_name") == job]

@@ -75,6 +75,10 @@ def done(ordinal: int, when: float) -> Event:
     return Event(Kind.DEVICE, at(when), step=ordinal)
 
 
+def idle(start: float, end: float) -> Event:
+    return Event(Kind.IDLE, at(start), duration=round((end - start) * S))
+
+
 def saved(number: int, start: float, end: float, durable: float | None = None) -> list[Event]:
     commit = at(end if durable is None else durable)
     return [*during(Activity.SAVE, start, end, step=number), Event(Kind.COMMIT, commit, step=number, duration=0)]

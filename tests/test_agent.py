@@ -215,7 +215,7 @@ def test_lines_are_taken_whole_where_that_is_asked_for(tmp_path: Path) -> None:
     assert found[0].data.endswith(b"\n") and b'["r"' not in found[0].data
     recorder.heartbeat()
     (found,) = following.stretches(0.0)
-    assert b'["r"' in found[0].data and found[0].data.endswith(b']\n')
+    assert b'["r"' in found[0].data and found[0].data.endswith(b"]\n")
 
 
 def test_a_journal_that_was_deleted_goes_on_in_its_next_segment(tmp_path: Path) -> None:

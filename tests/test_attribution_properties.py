@@ -62,6 +62,7 @@ events = st.one_of(
     *[event(Kind.FINISH, thread=threads, step=numbers, activity=activities, name=names)] * 3,
     event(Kind.SPAN, thread=threads, step=numbers, activity=activities, name=names, duration=durations),
     event(Kind.DEVICE, step=st.integers(-1, 20)),
+    event(Kind.IDLE, duration=st.none() | durations),
     event(Kind.NUMBER, step=numbers),
     event(Kind.COMMIT, step=numbers, duration=st.none() | durations),
     event(Kind.COMMIT_FAILED, step=numbers, name=st.just("OSError")),

@@ -257,9 +257,7 @@ def test_an_interrupted_reading_goes_on_where_it_was(cloud: Cloud, writer: Write
     assert len(names) == len(set(names)) == 3_500
 
 
-def test_a_place_in_the_list_that_is_no_more_begins_the_list_again(
-    cloud: Cloud, writer: Writer, here: Path
-) -> None:
+def test_a_place_in_the_list_that_is_no_more_begins_the_list_again(cloud: Cloud, writer: Writer, here: Path) -> None:
     writer.write([entry(at) for at in range(2_500)])
 
     def interrupted(reading: Any) -> None:

@@ -48,6 +48,7 @@ def recorded(most: float = 1e9) -> bytes:
             with recorder.activity(Activity.DATA):
                 clock.advance(0.01)
             recorder.device_done(recorder.step(number), clock() + 5_000_000)
+            recorder.device_idle(clock() + 1_000_000, 2_000_000)
             recorder.span(Activity.COMPILE, clock(), 1000, name="jit(f)")
             clock.advance(0.1)
             if number % 5 == 4:

@@ -120,6 +120,27 @@ def test_each_bucket_has_its_payloads() -> None:
     assert after.detail(Bucket.CUSTOM) == {"EVAL": half, "PROGRAM_STARTUP": half}
 
 
+def test_device_idle_inside_a_step_is_a_custom_event_and_what_the_host_did_is_named() -> None:
+    told = [
+        event
+        for at, start in enumerate(range(T0 + SECOND, T0 + 40 * SECOND, SECOND))
+        for event in (
+            Event(Kind.STEP, start, 0, at),
+            Event(Kind.IDLE, start + SECOND // 4, duration=SECOND // 2),
+            Event(Kind.SPAN, start + SECOND // 4, 0, None, Activity.SAVE, None, SECOND // 8),
+            Event(Kind.DEVICE, start + SECOND, step=at),
+        )
+    ]
+    before, after = (
+        calculate(RunLog("r", [life(*told, end(T0 + 40 * SECOND))]), now=T0 + HOUR).breakdown,
+        again(RunLog("r", [life(*told, end(T0 + 40 * SECOND))]), T0 + HOUR).breakdown,
+    )
+    assert before[Bucket.OTHER] == 39 * SECOND * 3 // 8 and before[Bucket.SAVE] == 39 * SECOND // 8
+    assert after.detail(Bucket.CUSTOM)["HOST_GAP"] == pytest.approx(before[Bucket.OTHER], abs=SECOND)
+    assert after[Bucket.SAVE] == pytest.approx(before[Bucket.SAVE], abs=SECOND)
+    assert after.goodput == pytest.approx(before.goodput, abs=SECOND)
+
+
 def test_insert_ids_are_unique_and_stay_the_same() -> None:
     log = RunLog("r", [life(*steps(0, 30, T0)), life(*steps(20, 30, T0 + 100 * SECOND), start=T0 + 90 * SECOND)])
     ids = [entry["insertId"] for entry in entries(log, now=T0 + HOUR)]

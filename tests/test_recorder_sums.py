@@ -60,6 +60,36 @@ def test_a_report_of_steps_in_sum_is_that_of_steps_in_full(tmp_path: Path, devic
     assert told.breakdown[Bucket.DATA_LOADING_SYNC] > 0.5e9 and told.breakdown[Bucket.SAVE] > 0.3e9
 
 
+def test_a_step_in_which_the_device_was_idle_is_so_in_sum(tmp_path: Path) -> None:
+    reports = []
+    for most in (1e9, 0):
+        recording = Recording(tmp_path / f"{most}.jsonl", most=most)
+        recorder = recording.recorder
+        for number in range(1000):
+            ordinal = recorder.step(number)
+            for part in range(3):
+                if part:
+                    idle = recording.clock()
+                    with recorder.activity(Activity.DATA):
+                        recording.pass_ms(2)
+                    recording.pass_ms(3)
+                    recorder.device_idle(idle, recording.clock() - idle)
+                recording.pass_ms(10)
+                recorder.device_done(ordinal, recording.clock())
+            if number == 500:
+                with recorder.activity(Activity.SAVE, step=number):
+                    recording.pass_ms(40)
+        recording.end()
+        reports.append((recording.report().breakdown, recording.journal.path.stat().st_size))
+    (told, size), (summed, small) = reports
+    assert small < size / 5
+    assert told[Bucket.DATA_LOADING_SYNC] == pytest.approx(2 * 2 * 1e9, rel=0.01)
+    assert told[Bucket.OTHER] == pytest.approx(2 * 3 * 1e9, rel=0.01)
+    near = 0.01 * told.elapsed
+    for bucket in Bucket:
+        assert summed[bucket] == pytest.approx(told[bucket], abs=near), bucket
+
+
 def test_each_slow_step_is_told_when_it_begins_even_in_sum(tmp_path: Path) -> None:
     recording = Recording(tmp_path / "a.jsonl", most=0)
     for number in range(10):

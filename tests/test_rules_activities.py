@@ -22,6 +22,7 @@ from few_events import (
     during,
     end,
     foreign,
+    idle,
     is_,
     life,
     log,
@@ -178,6 +179,31 @@ def test_device_idle_that_nothing_explains_is_a_host_gap_with_a_finding() -> Non
 def test_a_step_that_was_not_sampled_counts_as_busy() -> None:
     sampled = [step(10, 0), done(0, 12), step(12, 1), step(14, 2), done(2, 16), step(17, 3), done(3, 19)]
     is_(spent(log(life(0, sampled, end(19)))), {PREP: 10, GOOD: 2 + 4 + 2, OTHER: 1, (OTHER, "HOST_GAP"): 1})
+
+
+def test_device_idle_inside_a_step_is_the_hosts() -> None:
+    between = [*during(Activity.DATA, 11, 12), *during(Activity.SAVE, 12, 13.5), *during(Activity.DATA, 17, 17.5)]
+    pieces = [step(10, 0), idle(11, 14), done(0, 11), done(0, 15), idle(15, 16), step(16, 1), idle(17, 18), done(1, 20)]
+    found = log(life(0, pieces, between, end(20)))
+    is_(
+        spent(found),
+        {PREP: 10, GOOD: 2 + 3, DATA: 1 + 0.5, SAVE: 1.5, OTHER: 2, (OTHER, "HOST_GAP"): 0.5 + 1 + 0.5},
+    )
+    assert Bucket.DATA_LOADING_ASYNC not in report(found).breakdown.spent
+
+
+def test_a_wait_inside_a_step_stalls_for_as_long_as_the_device_is_idle() -> None:
+    pieces = [step(10, 0), done(0, 11), idle(11, 13), done(0, 14), step(14, 1), done(1, 18)]
+    found = log(life(0, pieces, during(Activity.DATA, 10.5, 12), end(18)))
+    is_(spent(found), {PREP: 10, GOOD: 2 + 4, DATA: 1, OTHER: 1, (OTHER, "HOST_GAP"): 1})
+    assert report(found).breakdown[Bucket.DATA_LOADING_ASYNC] == S // 2
+
+
+def test_idle_time_told_twice_or_outside_of_steps_counts_once() -> None:
+    pieces = [step(10, 0), done(0, 14), step(16, 1), done(1, 18), step(18, 2), done(2, 20)]
+    told = [idle(5, 11), idle(10.5, 11), idle(13, 16.5), idle(15, 15.5), idle(19.5, 30)]
+    expected = {PREP: 10, GOOD: 2 + 1.5 + 1.5, OTHER: 5, (OTHER, "HOST_GAP"): 1 + 1 + 2 + 0.5 + 0.5}
+    is_(spent(log(life(0, pieces, told, end(20)))), expected)
 
 
 def test_compiling_is_not_hidden_by_the_step_whose_call_compiles() -> None:

@@ -39,9 +39,7 @@ LOOK = 1.0
 """Seconds between two looks whether the run has begun, or another agent has gone."""
 
 
-def run(
-    name: str, *, stay: bool = False, since: int | None = None, environ: Mapping[str, str] = os.environ
-) -> int:
+def run(name: str, *, stay: bool = False, since: int | None = None, environ: Mapping[str, str] = os.environ) -> int:
     """Send what a run records until it is over.
 
     Args:

@@ -1,7 +1,7 @@
 """Steps in sum, for a journal that has grown very large (see ``Kind.STEPS``).
 
 A line a second tells how many steps there were, how long they took in all, how long they waited for
-data and how long the device was idle between them. A reader takes them for equal steps: sums stay
+data and how long the device was idle, between them or inside. A reader takes them for equal steps: sums stay
 true, and what differed from step to step is lost. Where something else happens between two steps, a
 save or a compilation, that one step is told in full.
 """
@@ -21,13 +21,16 @@ LATEST_DONE = 512
 """After so many further steps the device is not expected to tell of one any more."""
 
 
+Stretch = tuple[int, int]
+"""From when to when, ns."""
+
+
 class Interval(NamedTuple):
-    """From a step's beginning to that of the next, and the wait for data in it, ns."""
+    """From a step's beginning to that of the next, ns, and the waits for data in it."""
 
     begin: int
     end: int
-    wait_start: int
-    wait_end: int
+    waits: list[Stretch]
 
 
 class Condensed(Stepping):
@@ -50,10 +53,11 @@ class Condensed(Stepping):
         self._last = now
         self._number = number
         self._next = None if number is None else number + 1
-        self._wait = (0, 0)
-        self._told: deque[tuple[int, int]] = deque()
+        self._waits: list[Stretch] = []
+        self._told: deque[tuple[int | None, int, int]] = deque()
         self._done: dict[int, int] = {}
         self._pending: dict[int, Interval] = {}
+        self._pauses: list[Stretch] = []
         self._overlapped = self._stalled = self._idle = 0
         self._tell_step()
 
@@ -65,7 +69,7 @@ class Condensed(Stepping):
         self._take_done()
         if not self._alone:
             self._close_interval(now)
-        self._wait = (0, 0)
+        self._waits = []
         self._ordinal += 1
         self._last = now
         self._number = number
@@ -82,13 +86,17 @@ class Condensed(Stepping):
         """Count a wait; False if it has to be told in full."""
         if self._alone or begun < self._last:
             return False
-        start, end = self._wait
-        self._wait = (begun, begun + lasted) if end == start else (start, end + lasted)
+        self._waits.append((begun, begun + lasted))
         return True
 
     def done(self, ordinal: int, at: int) -> bool:
         """The device was done with that step then (any thread may tell)."""
-        self._told.append((ordinal, at))
+        self._told.append((ordinal, at, at))
+        return True
+
+    def idle(self, start: int, duration: int) -> bool:
+        """Between two pieces of its work the device had nothing to do (any thread may tell)."""
+        self._told.append((None, start, start + duration))
         return True
 
     def interrupt(self) -> None:
@@ -101,10 +109,10 @@ class Condensed(Stepping):
         self._take_done()
         self._tell_sum()
         self._alone = True
-        start, end = self._wait
-        if end > start:
+        for start, end in self._waits:
             self._write(b'["x",%d,%d,null,"data",null,%d]\n' % (start, self.thread, end - start))
-            self._wait = (0, 0)
+        self._waits = []
+        self._tell_pauses()
         if self._ordinal in self._done:
             self._tell_done(self._ordinal, self._done.pop(self._ordinal))
 
@@ -139,11 +147,10 @@ class Condensed(Stepping):
         self._write(b'["d",%d,0,%d]\n' % (at, ordinal))
 
     def _close_interval(self, now: int) -> None:
-        start, end = self._wait
         if not self._device:
-            self._stalled += end - start
+            self._stalled += sum(end - start for start, end in self._waits)
             return
-        interval = Interval(self._last, now, start, end)
+        interval = Interval(self._last, now, self._waits)
         at = self._done.pop(self._ordinal, None)
         if at is not None:
             self._judge(interval, at)
@@ -156,7 +163,10 @@ class Condensed(Stepping):
         """Take in what the thread that watches the device has told."""
         while self._told:
             self._device = True
-            ordinal, at = self._told.popleft()
+            ordinal, at, end = self._told.popleft()
+            if ordinal is None:
+                self._pauses.append((at, end))
+                continue
             interval = self._pending.pop(ordinal, None)
             if interval is not None:
                 self._judge(interval, at)
@@ -164,12 +174,28 @@ class Condensed(Stepping):
                 self._done[ordinal] = at
             else:
                 self._tell_done(ordinal, at)
+        if self._alone:
+            self._tell_pauses()
+
+    def _tell_pauses(self) -> None:
+        """The last step is told in full: so is when the device was idle in it."""
+        told = [pause for pause in self._pauses if pause[0] >= self._last]
+        self._pauses = [pause for pause in self._pauses if pause[0] < self._last]
+        for start, end in told:
+            self._write(b'["i",%d,0,null,null,null,%d]\n' % (start, end - start))
+
+    def _pauses_in(self, begin: int, end: int) -> list[Stretch]:
+        """When the device was idle inside a step that was done then."""
+        inside = [(start, min(stop, end)) for start, stop in self._pauses if begin <= start < end]
+        self._pauses = [pause for pause in self._pauses if pause[0] >= end]
+        return inside
 
     def _judge(self, interval: Interval, done: int) -> None:
         """Part an interval by when the device was done with its step."""
         free = max(interval.begin, done)
-        waited = interval.wait_end - interval.wait_start
-        stalled = max(0, interval.wait_end - max(interval.wait_start, free))
-        self._idle += max(0, interval.end - free)
+        idle = [*self._pauses_in(interval.begin, free), (free, max(free, interval.end))]
+        waited = sum(end - start for start, end in interval.waits)
+        stalled = sum(max(0, min(end, to) - max(start, since)) for start, end in interval.waits for since, to in idle)
+        self._idle += sum(to - since for since, to in idle)
         self._stalled += stalled
         self._overlapped += waited - stalled

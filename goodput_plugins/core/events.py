@@ -9,6 +9,7 @@ event as an array, its fields in the order of :class:`Event` with trailing nulls
     ["f",1780000013500000000,0,41,"save"]                    ... and finishes it
     ["x",1780000014000000000,0,null,"compile","jit(f)",2000000]    a compilation of 2 ms, told afterwards
     ["r",1780000015000000000,0,42,null,null,null,[30,...,-1]]      a run: step 42 starts, and more follow
+    ["i",1780000015500000000,0,null,null,null,90000000]            the device had nothing to do for 90 ms
     ["a",1780000016000000000,0,52,null,null,null,[40,9,1000000000,0,0,0]]    9 more steps in the second after step 52
 
 Times are integer nanoseconds since the epoch, durations integer nanoseconds.
@@ -49,6 +50,8 @@ class Kind(StrEnum):
     """The number of the step that started last is ``step`` (a correction)."""
     DEVICE = "d"
     """The device finished the work of the ``step``-th STEP event of this attempt, counted from 0."""
+    IDLE = "i"
+    """Between two pieces of work, of one step or of two, the device had nothing to do for ``duration``."""
     BEGIN = "b"
     """``activity`` begins on ``thread``."""
     FINISH = "f"
@@ -128,7 +131,7 @@ class Event(NamedTuple):
         step: a step number, a checkpoint's step, or (DEVICE) the ordinal of a step event.
         activity: for BEGIN, FINISH and SPAN.
         name: a function, a custom event's name, an error, a plugin.
-        duration: in ns, for SPAN and COMMIT.
+        duration: in ns, for SPAN, IDLE and COMMIT.
         data: anything else, JSON.
     """
 

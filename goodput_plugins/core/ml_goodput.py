@@ -10,6 +10,7 @@ everything: ``docs/google-library.md`` has its limits.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any
 
@@ -76,7 +77,7 @@ def _attempt(generation: Generation, life: int, first: int) -> Iterator[Told]:
     # What is compiled in a first step is its excess; of a lone one nothing else would tell how long it lasted.
     second = ledger.begins[1] if len(ledger.begins) > 1 else ledger.first_begin
     for begin, end, source in ledger.pieces_between(ledger.first_begin, ledger.until):
-        if source[0] is not Bucket.PROGRAM_STARTUP or begin >= second:
+        if source != HOST_GAP and (source[0] is not Bucket.PROGRAM_STARTUP or begin >= second):
             yield from _stretch(ledger, begin, end, source, stepping=True)
     for begin, end, _ in ledger.waits_between(ledger.first_begin, ledger.until):
         yield from _stretch(ledger, begin, end, WAIT)
@@ -90,8 +91,9 @@ def _attempt(generation: Generation, life: int, first: int) -> Iterator[Told]:
 def _gaps(generation: Generation, life: int) -> Iterator[Told]:
     """Device idle that nothing explains."""
     ledger = generation.ledgers[life]
+    pauses = {bisect_right(ledger.begins, begin) - 1 for begin, _, source in ledger.pieces if source == HOST_GAP}
     for step in range(len(ledger.begins)):
-        if ledger.gap(step) >= SHORTEST_GAP_NS:
+        if step in pauses or ledger.gap(step) >= SHORTEST_GAP_NS:
             for begin, end, bucket, sub, *_ in generation.of_step(life, step):
                 if (bucket, sub) == HOST_GAP:
                     yield from _custom("HOST_GAP", begin, end)

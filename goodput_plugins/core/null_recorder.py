@@ -80,6 +80,9 @@ class NullRecorder:
     def device_done(self, ordinal: int, at: int) -> None:
         pass
 
+    def device_idle(self, start: int, duration: int) -> None:
+        pass
+
     def heartbeat(self) -> None:
         pass
 

@@ -215,6 +215,15 @@ class Recorder(NullRecorder):
         if run is None or not run.done(ordinal, at):
             self.write(b'["d",%d,0,%d]\n' % (at, ordinal))
 
+    def device_idle(self, start: int, duration: int) -> None:
+        """Between two pieces of its work the device had nothing to do for ``duration`` ns from ``start`` (any thread).
+
+        Inside a step that is not the step's time. Between two steps it is known without being told.
+        """
+        run = self.run
+        if run is None or not run.idle(start, duration):
+            self.write(b'["i",%d,0,null,null,null,%d]\n' % (start, duration))
+
     def heartbeat(self) -> None:
         """The process is alive; a wait for data that goes on and on is told now."""
         now = self.now()

@@ -38,6 +38,8 @@ class Steps:
         done_ordinals: which step that was.
         wait_starts: when the training thread began to wait for data.
         wait_ends: when each of those waits ended.
+        idle_starts: when the device began to have nothing to do, between two pieces of work.
+        idle_ends: when it had something to do again.
         alive: when the process said that it was alive.
         thread: which thread steps; None before the first.
         told: how many STEPs were told, those of other threads included.
@@ -50,16 +52,18 @@ class Steps:
     done_ordinals: Column = field(default_factory=column)
     wait_starts: array[int] = field(default_factory=column)
     wait_ends: array[int] = field(default_factory=column)
+    idle_starts: array[int] = field(default_factory=column)
+    idle_ends: array[int] = field(default_factory=column)
     alive: array[int] = field(default_factory=column)
     thread: int | None = None
     told: int = 0
 
     def add(self, event: Event) -> bool:
-        """Take in an event if it is a RUN, STEPS, STEP, DEVICE or HEARTBEAT; False if it is another."""
+        """Take in an event if it is a RUN, STEPS, STEP, DEVICE, IDLE or HEARTBEAT; False if it is another."""
         return not self.take([event])
 
     def take(self, events: Iterable[Event]) -> list[Event]:
-        """Take in the RUNs, STEPS, STEPs, DEVICEs and HEARTBEATs among these events, and waits between two RUNs.
+        """Take in the RUNs, STEPS, STEPs, DEVICEs, IDLEs and HEARTBEATs among these, and waits between two RUNs.
 
         The others are returned.
         """
@@ -71,6 +75,9 @@ class Steps:
                 runs.append(event)
             elif kind is Kind.HEARTBEAT:
                 self.alive.append(event.time)
+            elif kind is Kind.IDLE:
+                self.idle_starts.append(event.time)
+                self.idle_ends.append(event.time + (event.duration or 0))
             elif kind in _OF_STEPS:
                 others += self._add_runs(runs)
                 runs = []

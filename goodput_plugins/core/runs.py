@@ -100,6 +100,10 @@ class Run(Stepping):
         line, began = self.line, self._began
         return line is not None and at >= began and line.extend(b"%d,%d," % (-1 - ordinal, began - at - 1))
 
+    def idle(self, start: int, duration: int) -> bool:
+        """The device had nothing to do (any thread): this is not the place for it."""
+        return False
+
     def interrupt(self) -> None:
         """Something else than a wait begins, or is told, on the thread that steps."""
 

@@ -10,7 +10,7 @@ rule  what it decides                                            file
 1     which activity is open, and when a lost end is believed    watch, activities
 2     the time between attempts                                  generations, timeline
 3     how much of a wait for data stalls                         judge
-4     device time: the step is where the device works on it      device, data_waits
+4     device time: the step is where the device works on it      device, data_waits, pauses
 5-7   first, last and stuck steps                                judge
 8     steps that are rolled back                                 rewind
 9     where a run ends, and what the time after it is            generations, here

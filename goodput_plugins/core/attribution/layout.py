@@ -13,6 +13,7 @@ from goodput_plugins.core.attribution.data_waits import Waits, lay_waits
 from goodput_plugins.core.attribution.device import idle_pieces, on_device
 from goodput_plugins.core.attribution.generations import Attempt
 from goodput_plugins.core.attribution.ledger import WAIT, Ledger
+from goodput_plugins.core.attribution.pauses import pauses_in
 from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.core.columns import UNKNOWN, packed
 
@@ -34,7 +35,9 @@ def open_ledger(attempt: Attempt, stride: int) -> Ledger:
     if any(when != UNKNOWN for when in seen.done[:count]):
         called = list(called)
         device = on_device(called, seen.done[:count].tolist(), pieces, until, deferred=seen.deferred)
-        pieces = idle_pieces(pieces, device, until)
+        idle = list(zip(seen.idle_starts, seen.idle_ends, strict=True))
+        pauses = pauses_in(idle, pieces, (starts, ends), device) if idle else []
+        pieces = sorted([*idle_pieces(pieces, device, until), *pauses])
         ledger.device = device
     elif stride > 1 and count:
         called, numbers = _with_first_step(attempt, called, numbers, pieces, stride)

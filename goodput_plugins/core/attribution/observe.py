@@ -106,6 +106,7 @@ def _take_steps(seen: Observed, steps: Steps, until: int | None) -> None:
     if times and times[0] < seen.start:  # no step began before its process
         times = array("q", [max(time, seen.start) for time in times])
     starts, ends = steps.wait_starts, steps.wait_ends
+    idle_starts, idle_ends = steps.idle_starts, steps.idle_ends
     done, done_ordinals, alive = steps.done, steps.done_ordinals, steps.alive
     if until is not None:
         count, waits = bisect_right(times, until), bisect_right(ends, until)
@@ -116,11 +117,15 @@ def _take_steps(seen: Observed, steps: Steps, until: int | None) -> None:
         known = [at for at, when in enumerate(done) if when <= until]
         done, done_ordinals = (array("q", [c[at] for at in known]) for c in (done, done_ordinals))
         alive = array("q", [when for when in alive if when <= until])
+        known = [at for at, when in enumerate(idle_starts) if when <= until]
+        idle_starts, idle_ends = (array("q", [c[at] for at in known]) for c in (idle_starts, idle_ends))
     seen.times, seen.numbers = times, numbers
     seen.wait_starts, seen.wait_ends = starts, ends
+    seen.idle_starts, seen.idle_ends = idle_starts, idle_ends
     if done:
         seen.done = _by_step(ordinals, done_ordinals, done)
-    seen.last_sign = max([seen.last_sign, *times[-1:], max(done, default=0), max(alive, default=0)])
+    signs = [max(told, default=0) for told in (done, alive, idle_starts)]
+    seen.last_sign = max([seen.last_sign, *times[-1:], *signs])
 
 
 def _by_step(ordinals: Sequence[int], done_ordinals: Sequence[int], done: Sequence[int]) -> array[int]:

@@ -62,6 +62,8 @@ class Observed:
         corrections: ``(index, number)``: the step at that index has that number.
         wait_starts: when the training thread began to wait for data, of the waits that ended.
         wait_ends: when they ended.
+        idle_starts: when the device began to have nothing to do, between two pieces of work.
+        idle_ends: when it had something to do again.
         intervals: all other activities of the training thread.
         elsewhere: activities of other threads, which own no time.
         restores: ``(when, label)`` of checkpoints that were restored.
@@ -85,6 +87,8 @@ class Observed:
     corrections: list[tuple[int, int]] = field(default_factory=list)
     wait_starts: array[int] = field(default_factory=column)
     wait_ends: array[int] = field(default_factory=column)
+    idle_starts: array[int] = field(default_factory=column)
+    idle_ends: array[int] = field(default_factory=column)
     intervals: list[Interval] = field(default_factory=list)
     elsewhere: list[Interval] = field(default_factory=list)
     saves: list[Saved] = field(default_factory=list)

@@ -6,7 +6,6 @@ Here the ledgers become segments (rules 2, 9 and 11), made as they are asked for
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,8 +15,9 @@ from typing import NamedTuple
 from goodput_plugins.core.attribution.activities import Piece
 from goodput_plugins.core.attribution.generations import Attempt, is_disruption
 from goodput_plugins.core.attribution.judge import RECOVERY
-from goodput_plugins.core.attribution.ledger import HOST_GAP, WAIT, Ledger
+from goodput_plugins.core.attribution.ledger import WAIT, Ledger
 from goodput_plugins.core.attribution.past import Block
+from goodput_plugins.core.attribution.pauses import with_gaps
 from goodput_plugins.core.buckets import Bucket
 from goodput_plugins.core.report import Source
 
@@ -114,7 +114,7 @@ class Generation:
             waited = sum(piece.end - piece.start for piece in pieces if piece.source == WAIT)
             pieces = _stalled_part(pieces, waited - ledger.overlaps[step])
         if ledger.device is not None and step + 1 < len(ledger.begins):
-            pieces = _with_gap(pieces, ledger.device.free[step], end)
+            pieces = with_gaps(pieces, ledger.device.free[step], end)
         own = end - begin - sum(piece.end - piece.start for piece in pieces)
         return _fill(begin, end, pieces, self._parts(ledger, step, own), life, ledger.numbers[step])
 
@@ -179,20 +179,6 @@ def _stalled_part(pieces: list[Piece], stalled: int) -> list[Piece]:
         else:
             kept.append(piece)
     return kept
-
-
-def _with_gap(pieces: list[Piece], begin: int, end: int) -> list[Piece]:
-    """The pieces, and a HOST_GAP wherever there is none between ``begin`` and ``end``."""
-    at = bisect_right(pieces, begin, key=lambda piece: piece.end)
-    filled: list[Piece] = []
-    for piece in pieces[at:]:
-        if begin < piece.start:
-            filled.append(Piece(begin, piece.start, HOST_GAP))
-        filled.append(piece)
-        begin = piece.end
-    if begin < end:
-        filled.append(Piece(begin, end, HOST_GAP))
-    return pieces[:at] + filled
 
 
 def _fill(

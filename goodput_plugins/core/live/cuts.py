@@ -121,6 +121,7 @@ def _first_judged(ledger: Ledger) -> int:
 def _is_quiet(ledger: Ledger, cut: Cut) -> bool:
     """Whether nothing reaches across a step's beginning."""
     at, moment, seen, numbers = cut.at, cut.called, ledger.attempt.seen, ledger.numbers
+    steps = seen.life.steps
     times, begins, device = seen.times, ledger.begins, ledger.device
     before = times[cut.told - 2]
     if not times[cut.told - 1] < moment or not begins[at - 1] < begins[at] < begins[at + 1]:
@@ -133,6 +134,9 @@ def _is_quiet(ledger: Ledger, cut: Cut) -> bool:
         return False
     wait = bisect_left(seen.wait_starts, moment)
     if wait and seen.wait_ends[wait - 1] > moment:
+        return False
+    idle = bisect_left(steps.idle_starts, moment)
+    if idle and steps.idle_ends[idle - 1] > moment:
         return False
     if any(i.thread == 0 and i.start < moment and lasts(i.end, moment) for i in seen.elsewhere):
         return False
@@ -159,6 +163,9 @@ def rest_of(life: Life, numbers: Sequence[int], cut: Cut) -> Life:
     waits = [pair for pair in zip(old.wait_starts, old.wait_ends, strict=True) if pair[0] >= moment]
     steps.wait_starts = array("q", [start for start, _ in waits])
     steps.wait_ends = array("q", [end for _, end in waits])
+    idle = [pair for pair in zip(old.idle_starts, old.idle_ends, strict=True) if pair[0] >= moment]
+    steps.idle_starts = array("q", [start for start, _ in idle])
+    steps.idle_ends = array("q", [end for _, end in idle])
     steps.alive = array("q", [when for when in old.alive if when >= moment])
     steps.thread, steps.told = old.thread, old.told
     events = [event for event in life.events if event.time >= moment]

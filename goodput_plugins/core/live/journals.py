@@ -252,6 +252,8 @@ class Journals:
             early = event.time < past.called
             if early and (event.kind in AT_ONCE or (event.kind in ACTIVITIES and event.thread in own)):
                 raise Unsettled
+            if event.kind is Kind.IDLE and early:
+                raise Unsettled
             if any(ordinal < first for ordinal in _done(event)):
                 raise Unsettled
 

@@ -22,8 +22,11 @@ from goodput_plugins.core.report import Source
 from goodput_plugins.core.runlog import Life, Steps
 from goodput_plugins.core.story import Story
 
-SCHEMA = "goodput-live/3"
-COLUMNS = ("times", "numbers", "ordinals", "done", "done_ordinals", "wait_starts", "wait_ends", "alive")
+SCHEMA = "goodput-live/4"
+COLUMNS = (
+    *("times", "numbers", "ordinals", "done", "done_ordinals"),
+    *("wait_starts", "wait_ends", "idle_starts", "idle_ends", "alive"),
+)
 
 
 def write(path: Path, keep: int, kept: Kept | None, source: Any) -> None:
