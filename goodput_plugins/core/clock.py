@@ -12,6 +12,8 @@ import time
 import weakref
 from collections.abc import Callable
 
+from goodput_plugins.core.processes import told_of
+
 Clock = Callable[[], int]
 """Returns nanoseconds since the epoch, never less than before."""
 
@@ -46,8 +48,7 @@ def process_start(now: int) -> int:
     the answer is ``now``, the first moment that this package saw.
     """
     try:
-        with open("/proc/self/stat", "rb") as file:
-            ticks = int(file.read().rsplit(b")", 1)[1].split()[19])
+        ticks = told_of("self").began
         age = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError, AttributeError):
         return now

@@ -19,9 +19,12 @@ from typing import Any
 
 from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.events import LATEST, SCHEMA, Event, Kind, event_of
+from goodput_plugins.core.processes import is_gone
 from goodput_plugins.core.runlog import Life, RunLog
 
 MOST_SEGMENTS = 100_000
+HEAD = 4096
+"""A journal's first line is hardly longer, bytes."""
 MANY = 100_000
 """With fewer bytes to parse it does not pay to load a faster parser."""
 BACKWARDS_NS = 1_000_000_000
@@ -46,12 +49,32 @@ class JournalFile:
         events: of all other lines.
         torn: how many lines could not be understood.
         lost: how many pieces could not be written.
+        gone: whether the process that wrote it had ended before it was read.
     """
 
     header: Mapping[str, Any]
     events: list[Event]
     torn: int
     lost: int = 0
+    gone: bool = False
+
+
+def contents(path: Path, offset: int = 0, header: Mapping[str, Any] | None = None) -> tuple[bytes, bool]:
+    """What a journal holds from ``offset`` on, and whether the process that wrote it had ended before that was read.
+
+    Args:
+        path: the journal.
+        offset: bytes.
+        header: its first line, if that is known.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb", 0) as file:
+        header = header or first_line(file.read(HEAD))
+        gone = header is not None and is_gone(header)
+        file.seek(offset)
+        return file.readall(), gone
 
 
 def first_line(data: bytes) -> Mapping[str, Any] | None:
@@ -84,8 +107,8 @@ def header_of(path: Path, data: bytes) -> Mapping[str, Any]:
     return header
 
 
-def read_journal(path: Path, data: bytes) -> JournalFile:
-    """What a journal holds: its ``data``, read from ``path``.
+def read_journal(path: Path, data: bytes, *, gone: bool = False) -> JournalFile:
+    """What a journal holds: its ``data``, read from ``path``; ``gone`` as :class:`JournalFile` has it.
 
     Raises:
         UnusableData: it is no journal, one of another version, or one whose times go backwards.
@@ -98,13 +121,13 @@ def read_journal(path: Path, data: bytes) -> JournalFile:
     events, torn = parse(data, data.find(b"\n") + 1 or len(data))
     if not in_order(events):
         check_order(path, events, {})
-    return journal_of(header, events, torn)
+    return journal_of(header, events, torn, gone=gone)
 
 
-def journal_of(header: Mapping[str, Any], events: list[Event], torn: int) -> JournalFile:
+def journal_of(header: Mapping[str, Any], events: list[Event], torn: int, *, gone: bool = False) -> JournalFile:
     """What a journal with this header and these events holds, of which so many lines were torn."""
     lost = sum(event.step or 0 for event in events if event.kind is Kind.LOST)
-    return JournalFile(header, [event for event in events if event.kind is not Kind.LOST], torn, lost)
+    return JournalFile(header, [event for event in events if event.kind is not Kind.LOST], torn, lost, gone)
 
 
 def parse(data: bytes, start: int = 0) -> tuple[list[Event], int]:
@@ -199,7 +222,9 @@ class Run:
         self.lost += journal.lost
         if any(event.kind is Kind.RANK and event.step for event in journal.events):
             self.others.add(key)
-        self.lives.setdefault(key, Life(key, journal.header["start"], [])).add(journal.events)
+        life = self.lives.setdefault(key, Life(key, journal.header["start"], []))
+        life.add(journal.events)
+        life.gone |= journal.gone
 
     def join(self, other: Run) -> bool:
         """Take in the journals of other attempts; False if they are none."""

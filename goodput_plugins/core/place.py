@@ -20,6 +20,7 @@ from goodput_plugins.core.events import SCHEMA, Event, Kind, encode
 from goodput_plugins.core.guard import say
 from goodput_plugins.core.journal import SEGMENT, Journal
 from goodput_plugins.core.name_lock import NameLock
+from goodput_plugins.core.processes import identity
 
 SEGMENT_IN_BUCKET = 1024 * 1024
 """How large a segment grows that is uploaded in whole each time it has grown, bytes."""
@@ -125,6 +126,8 @@ class Place:
 
     def _header(self, path: Path) -> dict[str, object]:
         wanted = {"wanted": self._wanted} if self._wanted else {}  # the name that another process held
+        remote = rundir.remote(self._environ)  # then readers read a copy, which may lag behind the process
+        process = {} if remote else {"process": identity()}
         return {
             "schema": SCHEMA,
             "run": self.run,
@@ -132,6 +135,7 @@ class Place:
             "attempt": path.name.removesuffix(rundir.SUFFIX),
             "start": self._started,
             "pid": os.getpid(),
+            **process,
             "host": platform.node(),
             "python": platform.python_version(),
             "script": str(sys.argv[0]) if sys.argv else "",  # not its arguments: they may hold secrets

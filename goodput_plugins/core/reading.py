@@ -19,7 +19,15 @@ from typing import Any
 
 from goodput_plugins.core.attribution import Each
 from goodput_plugins.core.errors import UnusableData
-from goodput_plugins.core.journal_reading import JournalFile, Run, by_segment, first_line, read_journal, runs_of
+from goodput_plugins.core.journal_reading import (
+    JournalFile,
+    Run,
+    by_segment,
+    contents,
+    first_line,
+    read_journal,
+    runs_of,
+)
 from goodput_plugins.core.runlog import Life, RunLog
 
 __all__ = ["read", "read_journal"]
@@ -53,7 +61,7 @@ def read(path: Path, each: Each = map, then: Callable[[Life], object] | None = N
             file = _unpacked(opened)
             is_export = first_line(file.peek()) is None
             logs = _export(file, path, each if file is opened else map) if is_export else None
-            data = b"" if is_export else file.read()
+            data, gone = (b"", False) if is_export else contents(path) if file is opened else (file.read(), False)
     except FileNotFoundError:
         raise UnusableData(f"{path}: there is no such file or directory.") from None
     except (EOFError, zlib.error):
@@ -61,7 +69,7 @@ def read(path: Path, each: Each = map, then: Callable[[Life], object] | None = N
     except OSError as error:
         raise UnusableData(f"{path}: cannot be read ({error.strerror or error}).") from None
     if logs is None:
-        journal = read_journal(path, data)
+        journal = read_journal(path, data, gone=gone)
         segments = _segments_of(path)
         return _logs(runs_of([journal]) if len(segments) < 2 else _read_part(segments)[0])
     if not logs:
@@ -161,7 +169,8 @@ def _usable(files: Iterable[Path], faults: list[UnusableData]) -> Iterator[Journ
     """The journals among these files, one at a time; what is wrong with the others joins ``faults``."""
     for file in files:
         try:
-            journal = read_journal(file, file.read_bytes())
+            data, gone = contents(file)
+            journal = read_journal(file, data, gone=gone)
         except UnusableData as fault:
             faults.append(fault)
         except OSError as error:

@@ -242,6 +242,7 @@ class Life:
         steps: what was told of steps and is not among the events.
         shown: what earlier events show, which are not among these (see ``gone_through``).
         observed: what everything shows that was told; then it is here no more (see ``observe_ahead``).
+        gone: its process had ended before this was read, so no more is to come.
     """
 
     id: str
@@ -251,6 +252,7 @@ class Life:
     steps: Steps = field(default_factory=Steps)
     shown: Observed | None = None
     observed: Observed | None = None
+    gone: bool = False
 
     def add(self, events: Iterable[Event]) -> None:
         """Take in events in the order of a journal's lines."""

@@ -278,7 +278,7 @@ def settle(group: Group, following: int | None, as_of: int | None, now: int | No
         moment = now if as_of is None else as_of
         if seen.end is not None:
             attempt.exit, attempt.until = seen.end.name or "completed", seen.end.time
-        elif next_start is None and moment is not None and moment - seen.last_sign <= live_ns:
+        elif next_start is None and moment is not None and _lives(seen, as_of, moment - live_ns):
             attempt.exit = "running"
             ends_at_last_entry = seen.foreign and as_of is None
             attempt.until = seen.last_sign if ends_at_last_entry else max(moment, seen.last_sign)
@@ -287,6 +287,11 @@ def settle(group: Group, following: int | None, as_of: int | None, now: int | No
         if next_start is not None:
             attempt.until = min(attempt.until, next_start)
         attempt.until = max(attempt.until, seen.start)
+
+
+def _lives(seen: Observed, as_of: int | None, since: int) -> bool:
+    """Whether a process that told of no end was heard of since then; whether it is gone is known for now only."""
+    return seen.last_sign >= since and not (seen.life.gone and as_of is None)
 
 
 def is_disruption(attempt: Attempt, following: Attempt | None) -> bool:

@@ -12,7 +12,16 @@ from typing import Any
 from goodput_plugins.core.attribution.past import CONTEXT, Past, Unsettled
 from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.events import Event, Kind
-from goodput_plugins.core.journal_reading import Run, by_segment, check_order, header_of, journal_of, mended, parse
+from goodput_plugins.core.journal_reading import (
+    Run,
+    by_segment,
+    check_order,
+    contents,
+    header_of,
+    journal_of,
+    mended,
+    parse,
+)
 from goodput_plugins.core.live.state import life_of, of_life
 from goodput_plugins.core.rundir import SUFFIX
 from goodput_plugins.core.runlog import Life, RunLog, Steps
@@ -187,9 +196,10 @@ class Journals:
         path = self._folder / name
         try:
             if file.seen is None:
-                data = _read(path, file.offset)
+                data, gone = contents(path, file.offset, file.header)
                 if file.offset or data.strip(b"\0"):  # else it was made just now
                     self._grow(path, file, data, past)
+                    self._runs[file.header["run"]].lives[file.key].gone |= gone
             elif _read(path, file.offset).strip(b"\0"):
                 raise Unsettled
         except OSError as error:
