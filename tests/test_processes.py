@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import signal
 import socket
@@ -322,3 +323,17 @@ def test_a_name_is_held_by_one_until_it_lets_go(tmp_path: Path) -> None:
     assert NameLock().take(tmp_path / "absent")  # it cannot tell, so it does not stand in the way
     second.release()
     assert list(tmp_path.iterdir()) == [tmp_path / "link"]
+
+
+def test_a_folder_that_is_made_after_another_was_deleted_is_not_taken_for_that(tmp_path: Path) -> None:
+    first = NameLock()
+    (tmp_path / "r").mkdir()
+    assert first.take(tmp_path / "r")
+    (tmp_path / "r").rmdir()
+    for number in range(50):  # file systems like to use again the inode that became free last
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert not NameLock().is_taken(folder)
+    opened = len(os.listdir("/proc/self/fd"))
+    first.release()
+    assert len(os.listdir("/proc/self/fd")) == opened - 2

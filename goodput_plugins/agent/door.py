@@ -7,13 +7,14 @@ An agent that stands by knocks, to tell by which variables it would send.
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from goodput_plugins.core.name_lock import AGENT, address
+from goodput_plugins.core.name_lock import AGENT, address, keep_open
 from goodput_plugins.core.shipper import ASKS, GOES, NOTHING_WANTED, SENT, STANDS_BY, UNSENT, VALUES
 
 LONGEST = 4096
@@ -38,6 +39,7 @@ class Door:
         self.knocks = 0
         self.hear: Callable[[bytes], bytes] = lambda message: b""
         self._socket: socket.socket | None = None
+        self._folder = -1
         self._knocking: socket.socket | None = None
 
     @property
@@ -48,13 +50,17 @@ class Door:
     def take(self, folder: Path) -> bool:
         """Whether this is the one agent of that directory now."""
         held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        opened = -1
         try:
-            held.bind(address(folder, AGENT))
+            opened = keep_open(folder)
+            held.bind(address(opened, AGENT))
         except OSError:
             held.close()
+            if opened >= 0:
+                os.close(opened)
             return False
         held.setblocking(False)
-        self._socket = held
+        self._socket, self._folder = held, opened
         if self._knocking is not None:
             self._knocking.close()
         return True
@@ -125,3 +131,4 @@ class Door:
         held, self._socket = self._socket, None
         if held is not None:
             held.close()
+            os.close(self._folder)

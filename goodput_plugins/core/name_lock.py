@@ -4,6 +4,9 @@ A run is held by binding a socket to a name that only the kernel knows. So nothi
 killed process, nothing is written to a file system that may be slow, remote or full, and what two
 machines do in a shared folder is none of each other's business.
 
+The name is made of the folder's inode. A holder keeps the folder open, so that no other one is given that inode while
+it lives, though its own be deleted.
+
 >>> lock = NameLock()
 >>> lock.take(Path("goodput/digits"))
 True
@@ -37,6 +40,7 @@ class NameLock:
     def __init__(self, part: bytes = PRIMARY) -> None:
         self._part = part
         self._socket: socket | None = None
+        self._folder = -1
 
     def take(self, folder: Path) -> bool:
         """Whether no other living process holds that directory; also where this system cannot tell.
@@ -51,11 +55,17 @@ class NameLock:
         except (OSError, ImportError, AttributeError):
             return True
         try:
-            held.bind(address(folder, self._part))
+            opened = keep_open(folder)
+        except OSError:
+            held.close()
+            return True
+        try:
+            held.bind(address(opened, self._part))
         except OSError as error:
             held.close()
+            os.close(opened)
             return error.errno != errno.EADDRINUSE
-        self._socket = held
+        self._socket, self._folder = held, opened
         return True
 
     def is_taken(self, folder: Path) -> bool:
@@ -79,10 +89,21 @@ class NameLock:
         held, self._socket = self._socket, None
         if held is not None:
             held.close()
+            os.close(self._folder)
 
 
-def address(folder: Path, part: bytes) -> bytes:
-    """The name of the socket by which a run directory is held; datagrams to it reach the holder."""
+def keep_open(folder: Path) -> int:
+    """A descriptor of a directory, which is good for nothing else than to keep its inode from being used again."""
+    return os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def address(folder: Path | int, part: bytes) -> bytes:
+    """The name of the socket by which a run directory is held; datagrams to it reach the holder.
+
+    Args:
+        folder: the directory, or a descriptor of it.
+        part: of which the holder is sought.
+    """
     place = os.stat(folder)
     identity = f"{place.st_dev}:{place.st_ino}:{os.getuid()}"
     return b"\0" + part + b"/" + hashlib.sha256(identity.encode()).hexdigest()[:32].encode()
