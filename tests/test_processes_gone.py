@@ -1,4 +1,4 @@
-"""A run whose process was killed is lost at once for a reader beside it; for any other once it has been silent for 30 s."""
+"""A run whose process was killed is lost at once for a reader beside it, for any other one after 30 s of silence."""
 
 from __future__ import annotations
 
