@@ -46,6 +46,9 @@ def test_variables() -> None:
     is_wrong(diagnoses(GOODPUT_PLUGIN="auto")["variables"], "GOODPUT_PLUGIN is not known", "mean GOODPUT_PLUGINS?")
     is_wrong(diagnoses(GOODPUT_PROCESSES="both")["variables"], "primary or all")
     is_wrong(diagnoses(GOODPUT_PLUGINS="jaxx")["variables"], "jaxx", "is no plugin")
+    mixed = diagnoses(GOODPUT_PLUGINS="off,jax")
+    is_wrong(mixed["variables"], "off is ignored", "Say auto, off, or names", level=Level.WARNING)
+    assert mixed["switch"].level is Level.OK
     for value in ("off,tensorboard", ","):
         found = diagnoses(GOODPUT_EXPORTERS=value)
         told = f"GOODPUT_EXPORTERS={value} is not known"

@@ -86,6 +86,24 @@ def test_a_plugin_that_there_is_not_is_told_once_training_may_begin(run: Runner)
     assert "lightening" in done.stderr and all(plugin.name in done.stderr for plugin in TABLE)
 
 
+@pytest.mark.parametrize(
+    ("asked", "done"),
+    [
+        ("off,jax,orbax", "off is ignored, and these are asked for: jax, orbax"),
+        ("auto,jax", "all plugins are armed"),
+        ("off,auto", "all plugins are armed"),
+        ("off,off", ""),
+        ("auto", ""),
+        ("jax,orbax", ""),
+    ],
+)
+def test_words_that_exclude_each_other_are_one_warning_that_says_what_is_done(
+    run: Runner, asked: str, done: str
+) -> None:
+    said = run("import numpy; print('trained')", GOODPUT_PLUGINS=asked).stderr
+    assert said.count("mixes what excludes each other") == bool(done) and done in said
+
+
 def test_an_unknown_variable_is_told_once_and_by_the_primary_only(run: Runner) -> None:
     script = "import numpy\nfrom goodput_plugins.core.session import current\ncurrent().recorder.step(0)\n"
     done = run(script, GOODPUT_PLUGINS="auto", GOODPUT_RUNNAME="x")

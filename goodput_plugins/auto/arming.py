@@ -34,7 +34,7 @@ def arm(table: Iterable[Plugin], environ: Mapping[str, str] = os.environ) -> Arm
         None if it asks for none, or another call has armed them.
     """
     asked = env.words(env.PLUGINS.read(environ).lower())
-    if not asked or asked == ["off"] or any(isinstance(finder, Finder) for finder in sys.meta_path):
+    if set(asked) <= {"off"} or any(isinstance(finder, Finder) for finder in sys.meta_path):
         return None
     ending.arm()
     arming = Arming(table, asked)
@@ -148,6 +148,8 @@ class Arming:
             return
         from goodput_plugins.core.guard import say
 
+        if clash := mixture(self.asked):
+            say(f"{clash} Training goes on.")
         if self.unknown:
             say(
                 f"GOODPUT_PLUGINS asks for {', '.join(self.unknown)}, which is no plugin;",
@@ -168,6 +170,17 @@ class Arming:
                 f"the plugin '{plugin.name}' was asked for, but does not know {plugin.distribution} {version};",
                 f"it stays off and training goes on. Run: pip install '{plugin.requirement}'",
             )
+
+
+def mixture(asked: list[str]) -> str:
+    """What is done where the words of ``GOODPUT_PLUGINS`` contradict each other; empty if they do not."""
+    words = {"auto", "off"} & set(asked)
+    names = ", ".join(name for name in asked if name not in words)
+    if not words or (len(words) == 1 and not names):
+        return ""
+    done = "all plugins are armed" if "auto" in words else f"off is ignored, and these are asked for: {names}"
+    said = f"GOODPUT_PLUGINS={','.join(asked)} mixes what excludes each other: {done}."
+    return f"{said} Say auto, off, or names of plugins."
 
 
 def _version(plugin: Plugin) -> str | None:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 
 from goodput_plugins import environ as env
+from goodput_plugins.auto.arming import mixture
 from goodput_plugins.auto.plugins import TABLE
 from goodput_plugins.doctor.case import Case
 from goodput_plugins.doctor.diagnosis import Diagnosis, ok, unknown, warning, wrong
@@ -16,7 +17,7 @@ from goodput_plugins.doctor.diagnosis import Diagnosis, ok, unknown, warning, wr
 def switch(case: Case) -> Iterator[Diagnosis]:
     """``GOODPUT_PLUGINS``."""
     asked = env.words(env.PLUGINS.read(case.environ).lower())
-    if asked and asked != ["off"]:
+    if set(asked) - {"off"}:
         yield ok("switch", f"GOODPUT_PLUGINS={','.join(asked)}", "A training that starts from here is measured.")
         return
     state = "is off" if asked else "is not set here"
@@ -54,13 +55,17 @@ def variables(case: Case) -> Iterator[Diagnosis]:
     no_plugins = [name for name in env.words(env.PLUGINS.read(case.environ).lower()) if name not in known]
     if no_plugins:
         faults.append(f"GOODPUT_PLUGINS names {', '.join(no_plugins)}, which is no plugin")
+    clash = mixture(env.words(env.PLUGINS.read(case.environ).lower()))
+    if clash:
+        said, _, cure = clash.partition(". ")
+        yield warning("variables", said, "The rest of the variable holds.", cure)
     for fault in faults:
         yield wrong("variables", fault, "It is ignored, as if it were not set.", "Correct it, or unset it.")
     for name in strangers:
         near = difflib.get_close_matches(name, env.KNOWN, 1)
         cure = f"{f'Did you mean {near[0]}? ' if near else ''}docs/variables.md has all of them."
         yield wrong("variables", f"{name} is not known", "Nothing reads it.", cure)
-    if not faults and not strangers:
+    if not faults and not strangers and not clash:
         count = sum(name.startswith(env.PREFIX) for name in case.environ)
         told = "" if not count else ", known" if count == 1 else ", all known"
         yield ok("variables", f"{count or 'no'} GOODPUT_* variable{'' if count == 1 else 's'} set{told}")
