@@ -51,15 +51,15 @@ class Column:
     Attributes:
         key: which one.
         job: the job's name, as it was told.
-        times: what each payload tells under the key.
-        numbers: what each payload tells under ``step_count``; empty for waits.
+        times: what each payload tells under the key: POSIX seconds, a time that a clock can show.
+        numbers: the step's number that each payload tells, None if that is none; empty for waits.
         written: when each entry was written.
     """
 
     key: str
     job: Any
-    times: list[Any]
-    numbers: list[Any]
+    times: list[float]
+    numbers: list[int | None]
     written: list[datetime | None]
 
 

@@ -10,28 +10,30 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Meta, UnsetType
 
+from goodput_plugins.core.events import LARGEST_STEP
 from goodput_plugins.core.exports import COLUMNS, Column, Entry, Piece, entry_of
+from goodput_plugins.core.payloads import LATEST
+
+Time = Annotated[float, Meta(ge=0, lt=LATEST)] | UnsetType
 
 
 class Wrapped(msgspec.Struct, gc=False):
     """An entry as Cloud Logging wraps it."""
 
     jsonPayload: msgspec.Raw
-    timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    timestamp: Annotated[datetime, Meta(tz=True)] | None = None
 
 
 class Usual(msgspec.Struct, gc=False):
     """A payload that tells of a step or a wait, if it does."""
 
     job_name: Any = None
-    step_count: Any = None
-    step_start_time: Any = UNSET
-    data_loading_start_time: Any = UNSET
-    data_loading_end_time: Any = UNSET
-    event_type: Any = UNSET
-    schema: Any = UNSET
+    step_count: Annotated[int, Meta(ge=-1, le=LARGEST_STEP)] | None = None
+    step_start_time: Time = UNSET
+    data_loading_start_time: Time = UNSET
+    data_loading_end_time: Time = UNSET
 
 
 _wrapped = msgspec.json.Decoder(list[Wrapped])
@@ -43,7 +45,7 @@ def read(data: bytes) -> Piece | None:
     """The entries in a JSON list; None if this is none."""
     try:
         return _read_wrapped(data)
-    except (msgspec.DecodeError, TypeError, RecursionError):  # torn, or some are bare payloads, or no objects
+    except (msgspec.DecodeError, TypeError, RecursionError):  # torn, or some are bare payloads, or odd
         return _read_all(data)
 
 
@@ -57,30 +59,27 @@ def _read_wrapped(data: bytes) -> Piece:
     for entry, payload in zip(entries, payloads, strict=True):
         if payload.job_name != name:
             name = payload.job_name
-            steps, begins, ends = of_jobs[name] = of_jobs.get(name) or [
-                Column(key, name, [], [], []) for key in COLUMNS
-            ]
-        if payload.event_type is not UNSET or payload.schema is not UNSET:
-            column = None
-        elif (time := payload.step_start_time) is not UNSET:
-            column = steps
-            column.numbers.append(payload.step_count)
+            columns = of_jobs[name] = of_jobs.get(name) or [Column(key, name, [], [], []) for key in COLUMNS]
+            steps, begins, ends = (column.times for column in columns)
+            step_written, begin_written, end_written = (column.written for column in columns)
+            numbers = columns[0].numbers
+        if (time := payload.step_start_time) is not UNSET:
+            steps.append(time)
+            numbers.append(payload.step_count)
+            step_written.append(entry.timestamp)
         elif (time := payload.data_loading_start_time) is not UNSET:
-            column = begins
+            begins.append(time)
+            begin_written.append(entry.timestamp)
         elif (time := payload.data_loading_end_time) is not UNSET:
-            column = ends
+            ends.append(time)
+            end_written.append(entry.timestamp)
         else:
-            column = None
-        if column is None:
             others.append(Entry(msgspec.json.decode(entry.jsonPayload), entry.timestamp))
-        else:
-            column.times.append(time)
-            column.written.append(entry.timestamp)
     return Piece(others, columns=[column for columns in of_jobs.values() for column in columns if column.times])
 
 
 def _read_all(data: bytes) -> Piece | None:
-    """The same, where some are bare payloads or no objects."""
+    """The same, whatever they are."""
     try:
         return Piece([entry_of(parsed) for parsed in _anything.decode(data)])
     except (msgspec.DecodeError, RecursionError):

@@ -190,7 +190,7 @@ def log_of(name: str, told: Told) -> RunLog:
     others = list(told.others)
     if shifts:
         others = [event._replace(time=straight.moved_one(event.time, told.others[event], shifts)) for event in others]
-    starts, stops, odd = pair(begins, ends, times, [event.time for event in others])
+    starts, stops, odd = pair(begins, ends, times, others)
     log.lives, copies = split(name, (times, numbers), (starts, stops), others + odd, follows=told.follows)
     told.found, told.clock_is_sound = copies, not shifts
     copies += told.copies

@@ -82,6 +82,8 @@ class _Splitter:
     Attributes:
         lives: as found so far.
         from_on: when each of them began to take what was told.
+        next_step: the first step after what was gone through.
+        first_taken: the first step that the open life takes, of those that it was not given yet.
         copies: starts that another process told, too.
     """
 
@@ -90,7 +92,7 @@ class _Splitter:
     ) -> None:
         self.name = name
         self.times, self.numbers = steps
-        self.next_step = 0
+        self.next_step = self.first_taken = 0
         self.preparations = preparations
         self.follows = follows
         self.lives: list[Life] = []
@@ -123,19 +125,29 @@ class _Splitter:
     def all_steps(self) -> None:
         """The steps after the last event."""
         self._steps(len(self.times))
+        self._give_steps(self.next_step)
 
     def _steps(self, stop: int) -> None:
         first, self.next_step = self.next_step, max(stop, self.next_step)
         if self.follows or len(self.lives) > 1:
             # Before the new life's preparation has ended, the old process is still at work.
-            first = bisect_left(self.times, self.prepared_at, first, self.next_step)
+            begun = bisect_left(self.times, self.prepared_at, first, self.next_step)
+            if begun > first:
+                self._give_steps(first)
+                first = self.first_taken = begun
         if first >= stop:
             return
         if not self.lives:
             self._new_life(self.times[first])
-        times, numbers = self._without_copies(self.times[first:stop], self.numbers[first:stop])
         self.stepped = True
         self.open.clear()
+
+    def _give_steps(self, stop: int) -> None:
+        """Give the open life its steps before ``stop``."""
+        first, self.first_taken = self.first_taken, self.next_step
+        if first >= stop:
+            return
+        times, numbers = self._without_copies(self.times[first:stop], self.numbers[first:stop])
         steps = self.lives[-1].steps
         steps.thread = 0
         steps.ordinals = counted_on(steps.ordinals, steps.told, len(times))
@@ -159,6 +171,8 @@ class _Splitter:
         return [time for time, _ in kept], [number for _, number in kept]
 
     def _new_life(self, at: int) -> None:
+        if self.lives:
+            self._give_steps(self.next_step)
         self.lives.append(Life(f"{self.name}-{len(self.lives)}", at, [], foreign=True))
         self.from_on.append(at)
         self.stepped = self.started = False

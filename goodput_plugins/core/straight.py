@@ -100,8 +100,10 @@ def each_once(times: array[int], numbers: array[int]) -> tuple[array[int], array
 
 def once(times: array[int]) -> array[int]:
     """Times in order, each once."""
-    (ordered,) = by_time(times)
-    return ordered if all(map(lt, ordered, ordered[1:])) else array("q", sorted(set(ordered)))
+    for ordered in (times, times[::-1]):
+        if all(map(lt, ordered, ordered[1:])):
+            return ordered
+    return array("q", sorted(set(times)))
 
 
 def _ascends(column: Sequence[int]) -> bool:

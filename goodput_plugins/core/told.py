@@ -12,18 +12,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import compress, repeat, zip_longest
+from itertools import compress, repeat
 from operator import sub
 from typing import Any
 
 from goodput_plugins.core.columns import UNKNOWN, column
 from goodput_plugins.core.compact import Attempts
-from goodput_plugins.core.events import LARGEST_STEP, Activity, Event, Kind
+from goodput_plugins.core.events import Activity, Event, Kind
 from goodput_plugins.core.exports import COLUMNS, Column
 from goodput_plugins.core.payloads import LATEST, NotUnderstood, step_number, translate
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_DAY = 86_400 * 1_000_000_000
 
 EXACT_FROM, EXACT_FOR = 1 << 30, 1_000
 """From the year 2004 on, differences of times below so many seconds can be scaled to ns without rounding."""
@@ -78,33 +79,22 @@ class Told:
     def add(self, payloads: Sequence[Mapping[str, Any]], written: Sequence[datetime | None]) -> None:
         """Take in payloads of one shape: of equal keys."""
         keys = payloads[0].keys()
-        if "schema" in keys:
+        key = next((key for key in COLUMNS if key in keys), None)
+        times = [payload[key] for payload in payloads] if key is not None else []
+        if key is not None and _are_times(times):
+            numbers = [step_number(payload.get("step_count")) for payload in payloads] if key == COLUMNS[0] else []
+            self.add_column(Column(key, None, times, numbers, list(written)))
+        elif "schema" in keys:
             self.skipped["another version of our entries"] += sum(not self.ours.add(payload) for payload in payloads)
             self.skipped += Counter()
-            return
-        key = next((key for key in COLUMNS if key in keys), None)
-        if key is None or "event_type" in keys or any(payload[key] is None for payload in payloads):
+        else:
             self._translate(payloads, written)
-            return
-        times = [payload[key] for payload in payloads]
-        numbers = [payload.get("step_count") for payload in payloads] if key == COLUMNS[0] else []
-        self.add_column(Column(key, None, times, numbers, list(written)))
 
     def add_column(self, column: Column) -> None:
         """Take in steps, or begins or ends of waits."""
-        times, numbers = nanoseconds(column.times), column.numbers
-        is_step = column.key == COLUMNS[0]
-        if is_step and not {int}.issuperset(map(type, numbers)):
-            numbers = list(map(step_number, numbers))
-        if times is None or (is_step and (None in numbers or min(numbers) < -1 or max(numbers) > LARGEST_STEP)):
-            told = zip_longest(column.times, column.numbers)
-            payloads = [{column.key: time, "step_count": number} for time, number in told]
-            self._translate(payloads, column.written)
-            return
-        if is_step:
-            self.numbers.fromlist(numbers)
         kind = {COLUMNS[0]: self.steps, COLUMNS[1]: self.begins, COLUMNS[2]: self.ends}[column.key]
-        kind.extend(times, _all_nanoseconds_of(column.written))
+        kind.extend(nanoseconds(column.times), _all_nanoseconds_of(column.written))
+        self.numbers.fromlist([UNKNOWN if number is None else number for number in column.numbers])
 
     def _translate(self, payloads: Sequence[Mapping[str, Any]], written: Sequence[datetime | None]) -> None:
         """Take in payloads one by one."""
@@ -172,26 +162,26 @@ def _nanoseconds_of(written: datetime | None) -> int:
 
 
 def _all_nanoseconds_of(written: Sequence[datetime | None]) -> list[int]:
-    earliest = None if None in written else min(filter(None, written))
-    if earliest is None:
+    try:
+        spans = list(map(sub, written, repeat(written[0])))
+    except TypeError:  # one is None
         return list(map(_nanoseconds_of, written))
-    since = list(map(sub, written, repeat(earliest)))
-    if max(since).days:
-        return list(map(_nanoseconds_of, written))
-    base = _nanoseconds_of(earliest)
-    return [base + span.seconds * 1_000_000_000 + span.microseconds * 1_000 for span in since]
+    base = _nanoseconds_of(written[0])
+    return [base + span.days * _DAY + span.seconds * 1_000_000_000 + span.microseconds * 1_000 for span in spans]
 
 
-def nanoseconds(values: Sequence[Any]) -> list[int] | None:
-    """POSIX seconds as nanoseconds, whole seconds and fraction scaled apart; None if one is no time."""
-    if not {int, float}.issuperset(map(type, values)):
-        return None
-    low, high = min(values), max(values)
-    if low < 0 or high >= LATEST or not math.isfinite(sum(values)):
-        return None
-    if low >= EXACT_FROM and high - low < EXACT_FOR:
-        start = float(int(low))
-        base = int(low) * 1_000_000_000
+def _are_times(values: Sequence[Any]) -> bool:
+    """Whether all are times that a clock can show, POSIX seconds."""
+    are_numbers = {int, float}.issuperset(map(type, values))
+    return are_numbers and min(values) >= 0 and max(values) < LATEST and math.isfinite(sum(values))
+
+
+def nanoseconds(values: Sequence[float]) -> list[int]:
+    """POSIX seconds as nanoseconds, whole seconds and fraction scaled apart."""
+    ordered = sorted(values)  # takes less time than ``min`` and ``max``
+    start = int(ordered[0])
+    if start >= EXACT_FROM and ordered[-1] - start < EXACT_FOR:
+        base = start * 1_000_000_000
         return [base + round((value - start) * 1e9) for value in values]
     whole = list(map(int, values))
     return [

@@ -13,12 +13,15 @@ from collections.abc import Iterable, Sequence
 from itertools import compress
 from operator import le, lt
 
-from goodput_plugins.core.columns import packed
+from goodput_plugins.core.columns import column
 from goodput_plugins.core.events import Activity, Event, Kind
+
+OVER = (Kind.FINISH, Kind.COMMIT)
+"""What tells that something is over; at equal times it comes before the begin of a wait."""
 
 
 def pair(
-    begins: Sequence[int], ends: Sequence[int], steps: Sequence[int], marks: Iterable[int]
+    begins: array[int], ends: array[int], steps: Sequence[int], others: Iterable[Event]
 ) -> tuple[array[int], array[int], list[Event]]:
     """Sort waits out; all times in order, each once, ns.
 
@@ -26,7 +29,7 @@ def pair(
         begins: when waits began.
         ends: when waits ended.
         steps: when steps began.
-        marks: when something else happened.
+        others: what else happened.
 
     Returns:
         The begins and ends of simple waits, and the events of the others.
@@ -37,21 +40,27 @@ def pair(
     else:
         simple, places = _lone_ends(begins, ends, steps)
     _leave_straddling(simple, begins, ends, places, steps)
-    for mark in marks:
-        at = bisect_right(begins, mark) - 1
-        if at >= 0 and simple[at] and mark <= ends[places[at]]:
-            simple[at] = 0
+    for other in others:
+        at = bisect_right(begins, other.time) - 1
+        if at >= 0 and simple[at] and other.time <= ends[places[at]]:
+            simple[at] = other.time == begins[at] and other.kind in OVER
     if simple:
         simple[0] = 0  # it may be what its life begins with
-    if all(simple):
-        return array("q", begins), array("q", ends), []
-    used = _used(places, simple, len(ends))
-    odd = [Event(Kind.BEGIN, time, activity=Activity.DATA) for time in compress(begins, simple.translate(_OTHERS))]
-    odd += [Event(Kind.FINISH, time, activity=Activity.DATA) for time in compress(ends, used.translate(_OTHERS))]
-    return packed(list(compress(begins, simple))), packed(list(compress(ends, used))), odd
+    paired, odd_begins = _parted(begins, simple)
+    paired_ends, odd_ends = _parted(ends, _used(places, simple, len(ends)))
+    odd = [Event(Kind.BEGIN, time, activity=Activity.DATA) for time in odd_begins]
+    odd += [Event(Kind.FINISH, time, activity=Activity.DATA) for time in odd_ends]
+    return paired, paired_ends, odd
 
 
-_OTHERS = bytes([1, *bytes(255)])
+def _parted(times: array[int], chosen: bytearray) -> tuple[array[int], list[int]]:
+    """The times that are chosen, and the others."""
+    kept, others, at = column(), [], 0
+    while (place := chosen.find(0, at)) >= 0:
+        kept += times[at:place]
+        others.append(times[place])
+        at = place + 1
+    return kept + times[at:], others
 
 
 def _used(places: Sequence[int], simple: bytearray, count: int) -> bytearray:
