@@ -78,12 +78,23 @@ def entries(rng: Random) -> list[Any]:
         told += [(at, {"job_name": name, **payload}) for at, payload in payloads(rng)]
     if rng.random() < 0.3:
         told += [(at + 0.004, payload) for at, payload in told]
+    clock_was_set = rng.choice([0, 0, -900, 900])
+    moment = rng.choice(told)[0]
     told.sort(key=lambda one: one[0], reverse=rng.random() < 0.5)
     if rng.random() < 0.3:
         told += rng.sample(told, len(told) // 10)
     if rng.random() < 0.3:
         rng.shuffle(told)
+    told = [(at, ahead_by(clock_was_set if at > moment else 0, payload)) for at, payload in told]
     return [wrapped(rng, at, at_ns, payload) for at_ns, (at, payload) in enumerate(told)]
+
+
+def ahead_by(seconds: float, payload: dict[str, Any]) -> dict[str, Any]:
+    """What is told by a clock that is so much ahead."""
+    return {
+        key: value + seconds if key.endswith("_time") and type(value) in (int, float) else value
+        for key, value in payload.items()
+    }
 
 
 def wrapped(rng: Random, at: float, number: int, payload: dict[str, Any]) -> Any:

@@ -18,6 +18,8 @@ PIECE = 128 * 1024
 """How much is read at a time, bytes: what is made of it stays in a processor's cache."""
 LONGEST = 64 * 1024 * 1024
 """No entry is longer; what seems to be is no JSON."""
+LONGEST_WORD = len("\\u12ab\\u12ab")
+"""Of what may be cut off in JSON, but for strings, nothing is longer."""
 
 _SPACE = b" \t\r\n"
 _BETWEEN = re.compile(r"\}\s*,?\s*(?=\{)")
@@ -196,7 +198,7 @@ def _of_text(data: bytes, last: bool) -> tuple[Piece, bytes]:
 def _is_cut_off(error: Exception, text: str) -> bool:
     """Whether parsing failed for want of what follows."""
     return isinstance(error, json.JSONDecodeError) and (
-        error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
+        error.pos >= len(text.rstrip()) - LONGEST_WORD or error.msg.startswith("Unterminated")
     )
 
 

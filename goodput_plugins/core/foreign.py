@@ -10,7 +10,9 @@ from __future__ import annotations
 from codecs import getincrementaldecoder
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -43,14 +45,19 @@ def read_export(file: BufferedReader[Any], path: Path, each: Each = map) -> list
     Args:
         file: it, or what is packed in it.
         path: where it is.
-        each: by what its halves are read; ``map``: it is read from the beginning to the end.
+        each: by what its halves are read; ``map``: it is read from the beginning to the end, as is one of a clock
+            that was set.
 
     Raises:
         UnusableData: these are no log entries at all.
     """
     if not _is_text(file.peek()):
         raise UnusableData(f"{path}: is a binary file, neither a journal nor exported log entries.")
-    jobs = (_in_halves(path, each) if each is not map else None) or _read(file)
+    halved = _in_halves(path, each) if each is not map else None
+    if halved is not None and not halved.empty:
+        with suppress(ClockWasSet):
+            return halved.logs()
+    jobs = _read(file, Jobs())
     if jobs.empty:
         raise UnusableData(
             f"{path}: is neither a journal nor log entries as `gcloud logging read --format=json` prints them."
@@ -58,9 +65,12 @@ def read_export(file: BufferedReader[Any], path: Path, each: Each = map) -> list
     return jobs.logs()
 
 
-def _read(file: BinaryIO, part: tuple[int, int | None] = (0, None)) -> Jobs:
-    """What a file tells, or a part of it."""
-    jobs = Jobs()
+class ClockWasSet(Exception):
+    """Of a job whose waits do not tell when they were written."""
+
+
+def _read(file: BinaryIO, jobs: Jobs, part: tuple[int, int | None] = (0, None)) -> Jobs:
+    """Take in what a file tells, or a part of it."""
     for piece in pieces(file, part):
         jobs.add(piece.entries)
         jobs.add_columns(piece.columns)
@@ -74,7 +84,7 @@ def _in_halves(path: Path, each: Each) -> Jobs | None:
 
     def read(part: tuple[int, int | None]) -> Jobs:
         with path.open("rb") as own:
-            return _read(own, part)
+            return _read(own, Jobs(tells_when_written=False), part)
 
     with path.open("rb") as file:
         parts = halves(file, path.stat().st_size)
@@ -94,15 +104,20 @@ def _is_text(data: bytes) -> bool:
 
 
 class Jobs:
-    """Takes in entries, and makes a log of each job that they tell of."""
+    """Takes in entries, and makes a log of each job that they tell of.
 
-    def __init__(self) -> None:
+    Args:
+        tells_when_written: of waits, too; they need twice the memory.
+    """
+
+    def __init__(self, *, tells_when_written: bool = True) -> None:
         self.empty = True
         """Nothing with a payload has been seen."""
         self.plain = True
         """What was read was nothing but entries."""
-        self._jobs: dict[str, Told] = defaultdict(Told)
-        self._nameless = Told()
+        self._new = partial(Told, tells_when_written=tells_when_written)
+        self._jobs: dict[str, Told] = defaultdict(self._new)
+        self._nameless = self._new()
 
     def add(self, entries: Iterable[Any]) -> None:
         """Take in entries as :mod:`~goodput_plugins.core.exports` makes them."""
@@ -129,7 +144,7 @@ class Jobs:
         told = self._jobs[name]
         if len(self._jobs) == 1:
             told.join(self._nameless)
-            self._nameless = Told()
+            self._nameless = self._new()
         return told
 
     def skip(self, count: int, reason: str) -> None:
@@ -145,7 +160,11 @@ class Jobs:
             self._jobs[name].join(told)
 
     def logs(self) -> list[RunLog]:
-        """The logs of all jobs, by name."""
+        """The logs of all jobs, by name.
+
+        Raises:
+            ClockWasSet: and it was not to be told when waits were written.
+        """
         if len(self._jobs) == 1:
             self.told(next(iter(self._jobs)))
         logs = [log_of(name, told) for name, told in sorted(self._jobs.items())]
@@ -175,7 +194,7 @@ class _Shape:
 
 
 def log_of(name: str, told: Told) -> RunLog:
-    """The log of what was told of one job."""
+    """The log of what was told of one job; it may raise ClockWasSet."""
     log = RunLog(name)
     ours = told.ours.log(name)
     if ours.lives:
@@ -183,6 +202,8 @@ def log_of(name: str, told: Told) -> RunLog:
     times, numbers, written = straight.by_time(told.steps.times, told.numbers, told.steps.written)
     shifts = straight.shifts(times, numbers, written)
     if shifts:
+        if not told.tells_when_written:
+            raise ClockWasSet
         times, numbers = straight.by_time(straight.moved(times, written, shifts), numbers)
     times, numbers = straight.each_once(times, numbers)
     begins = straight.once(straight.moved(told.begins.times, told.begins.written, shifts))

@@ -61,6 +61,7 @@ class Told:
         copies: how many starts were copies of another process, of those that are no longer here.
         found: and of those that are, once a log was made.
         clock_is_sound: no clock was seen that was set.
+        tells_when_written: of waits, too, it is kept when they were written; only a clock that was set needs that.
         follows: an attempt came before what is here.
     """
 
@@ -74,6 +75,7 @@ class Told:
     copies: int = 0
     found: int = 0
     clock_is_sound: bool = True
+    tells_when_written: bool = True
     follows: bool = False
 
     def add(self, payloads: Sequence[Mapping[str, Any]], written: Sequence[datetime | None]) -> None:
@@ -93,7 +95,8 @@ class Told:
     def add_column(self, column: Column) -> None:
         """Take in steps, or begins or ends of waits."""
         kind = {COLUMNS[0]: self.steps, COLUMNS[1]: self.begins, COLUMNS[2]: self.ends}[column.key]
-        kind.extend(nanoseconds(column.times), _all_nanoseconds_of(column.written))
+        written = _all_nanoseconds_of(column.written) if kind is self.steps or self.tells_when_written else []
+        kind.extend(nanoseconds(column.times), written)
         self.numbers.fromlist([UNKNOWN if number is None else number for number in column.numbers])
 
     def _translate(self, payloads: Sequence[Mapping[str, Any]], written: Sequence[datetime | None]) -> None:
