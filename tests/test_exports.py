@@ -100,7 +100,7 @@ def test_order_and_duplicates_change_nothing(parser: str, tmp_path: Path) -> Non
 def test_wherever_a_piece_ends_what_it_cuts_is_read_in_whole(
     form: str, parser: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    odd = {"a": [None, True, False, -1.5e-3, 0.25, 1e300], "b": "\u00e9\U0001f600\\ \"}, {"}
+    odd = {"a": [None, True, False, -1.5e-3, 0.25, 1e300], "b": '\u00e9\U0001f600\\ "}, {'}
     payload = {"job_name": "r", "step_count": 0, "step_start_time": 1.5e9}
     path = tmp_path / "export.json"
     path.write_text(FORMS[form]([{"labels": odd, "jsonPayload": payload, "more": odd}] * 3))
