@@ -9,6 +9,7 @@ save or a compilation, that one step is told in full.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from threading import get_ident
 from typing import NamedTuple
 
@@ -89,9 +90,9 @@ class Condensed(Stepping):
         self._waits.append((begun, begun + lasted))
         return True
 
-    def done(self, ordinal: int, at: int) -> bool:
-        """The device was done with that step then (any thread may tell)."""
-        self._told.append((ordinal, at, at))
+    def done(self, ordinal: int, times: Sequence[int]) -> bool:
+        """The device was done then with that step and those after it (any thread may tell)."""
+        self._told.extend((one, at, at) for one, at in enumerate(times, ordinal))
         return True
 
     def idle(self, start: int, duration: int) -> bool:

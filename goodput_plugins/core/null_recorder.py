@@ -77,7 +77,7 @@ class NullRecorder:
     def number(self, step: int, *, name: str | None = None) -> None:
         pass
 
-    def device_done(self, ordinal: int, at: int) -> None:
+    def device_done(self, ordinal: int, *times: int) -> None:
         pass
 
     def device_idle(self, start: int, duration: int) -> None:

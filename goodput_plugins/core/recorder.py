@@ -208,12 +208,13 @@ class Recorder(NullRecorder):
             return
         self._event(Kind.NUMBER, step, name=name)
 
-    def device_done(self, ordinal: int, at: int) -> None:
-        """The device finished the work of that step at that time (any thread may tell)."""
+    def device_done(self, ordinal: int, *times: int) -> None:
+        """The device finished the work of that step, and of those after it, at these times (any thread may tell)."""
         self._device = True
         run = self.run
-        if run is None or not run.done(ordinal, at):
-            self.write(b'["d",%d,0,%d]\n' % (at, ordinal))
+        if run is None or not run.done(ordinal, times):
+            for place, at in enumerate(times, ordinal):
+                self.write(b'["d",%d,0,%d]\n' % (at, place))
 
     def device_idle(self, start: int, duration: int) -> None:
         """Between two pieces of its work the device had nothing to do for ``duration`` ns from ``start`` (any thread).

@@ -7,6 +7,7 @@ begins another.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from threading import get_ident
 from typing import Protocol
 
@@ -95,10 +96,12 @@ class Run(Stepping):
         self._next = following
         return self._waited
 
-    def done(self, ordinal: int, at: int) -> bool:
-        """The device was done with that step then (any thread); False if that is not the place for it."""
+    def done(self, ordinal: int, times: Sequence[int]) -> bool:
+        """The device was done then with that step and those after it (any thread); False if this is not the place."""
         line, began = self.line, self._began
-        return line is not None and at >= began and line.extend(b"%d,%d," % (-1 - ordinal, began - at - 1))
+        if line is None or times[0] < began:
+            return False
+        return line.extend(b"".join(b"%d,%d," % (-1 - one, began - at - 1) for one, at in enumerate(times, ordinal)))
 
     def idle(self, start: int, duration: int) -> bool:
         """The device had nothing to do (any thread): this is not the place for it."""

@@ -20,6 +20,7 @@ Where things are::
     install.py      what the import hooks call
     functions.py    facts about jitted functions, learnt while they are traced
     loop.py         which calls are steps
+    steady.py       the short way of a call that is known to be the next step
     candidates.py   ... where no optimizer is seen
     scans.py        how many steps a call takes, how many calls a step
     sequence.py     which of several functions' calls begin a step, and its number
@@ -31,6 +32,9 @@ Where things are::
     inputs.py       the step number, read from a step's inputs
     outputs.py      the small output by which a step's end is recognized
     device.py       the thread that sees steps end on the device
+    pace.py         ... and when it looks
+    followed.py     where the host waits for each step: its next call tells
+    in_flight.py    what is queued on the device
     programs.py     trace, lower, compile, cache
     backends.py     devices, distributed, mesh
 

@@ -26,9 +26,12 @@ from goodput_plugins.core.events import Activity, Fact
 from goodput_plugins.core.guard import Guard
 from goodput_plugins.core.null_recorder import NullRecorder
 from goodput_plugins.jax.figures import MOST_IN_FLIGHT, StepFunctions
+from goodput_plugins.jax.followed import Followed
 from goodput_plugins.jax.functions import Frame, thread
 from goodput_plugins.jax.in_flight import EVALUATION, Evaluation, InFlight, answers, in_flight
 from goodput_plugins.jax.pace import COMING_BY, Pace
+
+Work = InFlight | Evaluation | Followed
 
 EVALUATION_POLL_SECONDS = 0.002
 WORTH_TELLING = 1_000_000
@@ -49,13 +52,13 @@ class DeviceWatch:
         self._recorder = recorder
         self._guard = guard
         self.functions = StepFunctions(recorder)
-        self.in_flight: deque[InFlight | Evaluation] = deque()
+        self.in_flight: deque[Work] = deque()
         self._thread: threading.Thread | None = None
         self._stopping = False
         # Of the thread alone: what it waits for, what it took too early, when the device was free, when to look at it,
         # how long it had other work.
-        self._awaited: InFlight | Evaluation | None = None
-        self._held: InFlight | Evaluation | None = None
+        self._awaited: Work | None = None
+        self._held: Work | None = None
         self._free = 0
         self._pace = Pace()
         self._others: dict[str, int] = {}
@@ -89,6 +92,17 @@ class DeviceWatch:
         if len(self.in_flight) < MOST_IN_FLIGHT and answers(leaf) is False:
             self._put(in_flight(None, self._recorder.now(), leaf, frame.function.name))
 
+    @property
+    def host_tells(self) -> bool:
+        """Whether the host's next call tells well enough when a step was done, if the host waits for each."""
+        return self._pace.host_tells
+
+    def follow(self, ordinal: int, called: int) -> Followed:
+        """From a step on that was called then, the host's calls tell when steps are done."""
+        steps = Followed(ordinal, called)
+        self._put(steps)
+        return steps
+
     def close(self) -> None:
         """Stop the thread; what is still in flight is not sampled."""
         self._recorder.at_begin = None
@@ -96,7 +110,7 @@ class DeviceWatch:
         if self._thread is not None:
             self._thread.join(JOIN_SECONDS)
 
-    def _put(self, item: InFlight | Evaluation) -> None:
+    def _put(self, item: Work) -> None:
         if self._thread is None:
             self._recorder.at_begin = functools.partial(self._guard, self._look)
             self._thread = threading.Thread(target=self._guard, args=(self._run,), name="goodput-device", daemon=True)
@@ -113,6 +127,8 @@ class DeviceWatch:
             newest = self._awaited
         if isinstance(newest, Evaluation):
             newest.look(self._recorder.now())
+        elif isinstance(newest, Followed):
+            newest.look(self._recorder.now)
         elif newest.done is None and answers(newest.leaf):
             newest.done = self._recorder.now()
 
@@ -120,6 +136,8 @@ class DeviceWatch:
         while (item := self._take()) is not None and not self._stopping:
             if isinstance(item, Evaluation):
                 self._evaluated(item)
+            elif isinstance(item, Followed):
+                self._followed(item)
             elif item.ordinal is None:
                 self._worked(item)
             elif item.done is not None:
@@ -132,7 +150,7 @@ class DeviceWatch:
             item = self._take()
         self._tell_other_work()
 
-    def _take(self) -> InFlight | Evaluation | None:
+    def _take(self) -> Work | None:
         """What is next in the queue, once there is something; None at the end."""
         held, self._held = self._held, None
         if held is not None:
@@ -197,6 +215,21 @@ class DeviceWatch:
                     self.functions.took(one.name, duration)
                 self.functions.tell()
         self._tell_other_work()
+
+    def _followed(self, steps: Followed) -> None:
+        """Tell when steps were done that the host waits for, until something else is queued."""
+        pace, clock = self._pace, self._recorder.now
+        self._awaited = steps
+        while not (steps.over or self.in_flight or self._stopping):
+            time.sleep(COMING_BY / 1e9)
+            if pace.is_probe(steps.ordinal):
+                steps.probe(clock, pace, lambda: not self._stopping)
+            steps.look(clock)
+            self._free = steps.tell(self._recorder, pace) or self._free
+        steps.over = True
+        steps.look(clock)
+        self._free = steps.tell(self._recorder, pace) or self._free
+        self._awaited = steps.newest = None
 
     def _worked(self, work: InFlight) -> None:
         """See for how long the device works on what is no step."""

@@ -4,7 +4,8 @@ Each look takes the interpreter from the host's thread: of a step of 1 ms, four 
 looked at finely towards its end, seen late by under 1 % on average. Short ones that wait behind each other are
 waited for together. Where the host waits for each step before it calls the next, that call finds the last step done,
 which is as good as a look of the thread's, provided that the host does nothing else in between. Whether it does
-is seen in one step of 16, looked at finely; as long as it does not, the thread only comes by now and then.
+is seen in one step of 16, looked at finely; as long as it does not, the thread only comes by now and then, and sees
+the stalls that are longer than :data:`COMING_BY`.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ SHORT_STEP = 20_000_000
 """Longer steps are always looked at finely."""
 COMING_BY = 4_000_000
 """How often the thread comes by where the host's calls tell when steps were done."""
-SMALL_GAP = 0.02
-"""Of a step, what the host may do between its end and the next call, to be taken for nothing."""
+SMALL_GAP, LARGE_GAP = 0.02, 0.03
+"""Of a step, what the host may do between its end and the next call, to be taken for nothing; and where that ends."""
+MOST_GAP = 0.15
+"""So much one step counts at most: in a gap of more than :data:`COMING_BY` the thread comes by anyway."""
 MEMORY = 16
 """Over so many steps that were looked at finely the gap is averaged."""
 STEPS_PER_PROBE = 16
@@ -35,7 +38,8 @@ class Pace:
 
     def __init__(self) -> None:
         self._recent: deque[int] = deque(maxlen=RECENT)
-        self._gap = 1.0
+        self._gap = MOST_GAP
+        self._small_gap = SMALL_GAP
         self._looked_at: tuple[int, int, int] | None = None
 
     @property
@@ -46,7 +50,7 @@ class Pace:
     @property
     def host_tells(self) -> bool:
         """Whether the host's next call tells well enough when a step was done."""
-        return self._gap < SMALL_GAP and self.shortest < SHORT_STEP
+        return self._gap < self._small_gap and self.shortest < SHORT_STEP
 
     def waits_together(self, count: int) -> bool:
         """Whether so many steps in flight, and another, are too short to be looked at one by one."""
@@ -60,9 +64,16 @@ class Pace:
         """A step was called then: had the host done something else since the one before was done?"""
         looked_at, self._looked_at = self._looked_at, None
         if looked_at is not None and looked_at[0] == ordinal - 1:
-            _, called, done = looked_at
-            gap = max(0, at - done) / max(1, at - called)
-            self._gap += (gap - self._gap) / MEMORY
+            self.followed(*looked_at[1:], at)
+
+    def followed(self, called: int, done: int, following: int) -> None:
+        """Of a step that was looked at finely: when it was called, when it was done, when the next was called."""
+        gap = min(MOST_GAP, max(0, following - done) / max(1, following - called))
+        self._gap += (gap - self._gap) / MEMORY
+        if self._gap < SMALL_GAP:
+            self._small_gap = LARGE_GAP
+        elif self._gap > LARGE_GAP:
+            self._small_gap = SMALL_GAP
 
     def looked_at(self, ordinal: int, called: int, done: int) -> None:
         """A step was looked at finely."""

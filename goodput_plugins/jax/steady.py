@@ -18,8 +18,9 @@ from jax._src import core
 
 from goodput_plugins.core.clock import parts
 from goodput_plugins.jax.figures import MOST_IN_FLIGHT
+from goodput_plugins.jax.followed import Followed
 from goodput_plugins.jax.functions import Frame
-from goodput_plugins.jax.in_flight import InFlight
+from goodput_plugins.jax.in_flight import InFlight, answers
 from goodput_plugins.jax.outputs import Walk, follow
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ _RUNS = getattr(core, "eval_trace", None)
 can_tell_traces = _RUNS is not None and hasattr(_trace, "value")
 """Whether this JAX tells quickly if a call is only traced."""
 
-WAITED_FOR, EXPECTED = 16, 3
-"""Once the host has waited for so many steps in a row, so many are not asked at the next call whether they are done."""
+WAITED_FOR = 16
+"""Once the host has waited for so many steps in a row, it is asked in one of as many whether it still does."""
 
 
 class _Seldom:
@@ -60,8 +61,8 @@ class Steady:
         "_anchor",
         "_at_end",
         "_at_next",
-        "_expected",
         "_figures",
+        "_followed",
         "_frame",
         "_frames",
         "_guard",
@@ -74,7 +75,9 @@ class Steady:
         "_recorder",
         "_sequence",
         "_thread",
+        "_trust",
         "_waited_for",
+        "_watch",
         "function",
     )
 
@@ -94,7 +97,9 @@ class Steady:
         self._kind: type | None = None
         self._anchor, self._read = parts(loop.recorder.now)
         self._at_end, self._at_next = _Seldom(), _Seldom()
-        self._waited_for = self._expected = 0
+        self._waited_for = self._trust = 0
+        self._watch = loop.device
+        self._followed: Followed | None = None
 
     def begins(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """The function is called: tell the step. False: nothing was told, the call takes the long way."""
@@ -111,6 +116,8 @@ class Steady:
                 recorder.steps = ordinal + 1
             else:
                 ordinal = recorder.step(number, at=start)
+                if recorder.by_hand:  # several of these are one step
+                    self._followed, self._waited_for = None, 0
             frame.ordinal = sequence.ordinal = ordinal
             sequence.number = number
             if number is not None:
@@ -119,14 +126,13 @@ class Steady:
             frame.args = args
             frame.kwargs = kwargs
             frames.append(frame)
-            last = self._last
-            if last is not None and last.done is None:
-                if self._expected:
-                    self._expected -= 1
-                    last.done = start
-                    last.leaf = None
-                else:
-                    self._look_at_last(last, start)
+            followed = self._followed
+            if self._trust and followed is not None:
+                self._trust -= 1
+                followed.newest = None
+                followed.calls.append(start)
+            elif followed is not None or self._last is not None:
+                self._look_back(start)
         except Exception as error:
             self._guard.failed(error)
             return False
@@ -137,7 +143,14 @@ class Steady:
         frame = self._frame
         self._frames.pop()
         try:
-            if self._at_end.left and self._loop.steady is self and self._in_flight is not None:
+            followed = self._followed
+            if followed is not None and self._loop.steady is self:
+                leaf = self._pick(result)
+                if type(leaf) is self._kind:
+                    followed.newest = leaf
+                else:
+                    self._followed = None
+            elif self._at_end.left and self._loop.steady is self and self._in_flight is not None:
                 self._at_end.left -= 1
                 leaf = self._pick(result)
                 if type(leaf) is not self._kind:  # a result of another structure
@@ -176,22 +189,37 @@ class Steady:
         self._kind = None if self._last is None else type(self._last.leaf)
         self._at_end.answer(yes=self._last is None)
 
-    def _look_at_last(self, last: InFlight, now: int) -> None:
-        """Note that the last step is done by now, if it is.
+    def _look_back(self, now: int) -> None:
+        """Another step is called: is the one before done? It is not asked again.
 
-        Where the host has waited for so many steps, it is expected to have waited for the next few. It also lets go of
-        the result: what another processor's thread frees is far away from this one's, which would use it next.
+        The result is let go here: what another processor's thread frees is far away from this one's, which would use
+        it next.
         """
-        try:
-            ready = last.leaf is not None and last.leaf.is_ready()
-        except (RuntimeError, AttributeError):  # it was donated, or the thread was faster
+        last, steps = self._last, self._followed
+        ready = _done(last, now) if last is not None else steps is not None and answers(steps.newest)
+        self._last = None
+        if ready is None:  # it was donated, or the thread was faster
+            self._followed = None
             return
-        if ready:
-            last.done = last.done or now
-            last.leaf = None
         self._waited_for = self._waited_for + 1 if ready else 0
-        self._expected = EXPECTED if self._waited_for >= WAITED_FOR else 0
         self._at_next.answer(yes=ready)
+        if self._watch is None or self._waited_for < WAITED_FOR or not self._watch.host_tells or self._recorder.by_hand:
+            self._followed = None
+        elif steps is None or steps.over or len(steps.calls) > MOST_IN_FLIGHT:
+            self._followed, self._trust = self._watch.follow(self._frame.ordinal, now), WAITED_FOR
+        else:
+            steps.newest = None
+            steps.calls.append(now)
+            self._trust = WAITED_FOR
+
+
+def _done(last: InFlight, now: int) -> bool | None:
+    """Whether a step is done by now; None if it cannot be asked."""
+    ready = last.done is not None or answers(last.leaf)
+    if ready:
+        last.done = last.done or now
+        last.leaf = None
+    return ready
 
 
 def _picker(walk: Walk | None) -> Callable[[Any], Any]:
