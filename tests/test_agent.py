@@ -384,6 +384,17 @@ def test_what_is_refused_is_counted_over_all_agents(tmp_path: Path, capsys: pyte
     assert [slug for slug, _ in read(tmp_path)[0].notes] == ["dropped-entries"]
 
 
+@pytest.mark.parametrize(
+    "held", ["", "{", "[" * 100_000, "[]", "{}", '{"dropped": "2"}', '{"dropped": -1}', "a folder"]
+)
+def test_a_count_of_what_was_refused_that_cannot_be_read_is_not_known(tmp_path: Path, held: str) -> None:
+    Recorder(tmp_path).step()
+    assert dropped_by_agent(tmp_path) == 0 and not read(tmp_path)[0].notes  # no agent has been at work
+    (tmp_path / "agent.json").mkdir() if held == "a folder" else (tmp_path / "agent.json").write_text(held)
+    assert dropped_by_agent(tmp_path) is None
+    assert [slug for slug, _ in read(tmp_path)[0].notes] == ["damaged-note"]
+
+
 def test_a_large_backlog_is_sent_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shipping, "BATCH", 10_000)
     monkeypatch.setattr(tail, "AT_ONCE", 3_000)

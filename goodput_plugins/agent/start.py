@@ -56,7 +56,7 @@ def run(name: str, *, stay: bool = False, since: int | None = None, environ: Map
     door = Door()
     if not _stand_by(folder, door, asked, stay, Candidate(since, environ)):
         return 0
-    status = Status(dropped=dropped_by_agent(folder))
+    status = Status(dropped=dropped_by_agent(folder) or 0)
     status.save(folder)
     try:
         agent = make(name, folder, door, status, stay=stay, environ=environ)

@@ -106,9 +106,18 @@ def _read_directory(path: Path, each: Each, then: Callable[[Life], object] | Non
     for log in logs:
         for left_out in faults:
             log.note("unusable-journal", f"Left out: {left_out}")
-    if (dropped := dropped_by_agent(path)) > 0:
-        logs[0].note("dropped-entries", f"{dropped} log entries of this run were refused, so they are here only.")
+    _note_dropped(path, logs[0])
     return logs
+
+
+def _note_dropped(folder: Path, log: RunLog) -> None:
+    """Tell of entries that a service refused, or that it is not known whether it did."""
+    dropped = dropped_by_agent(folder)
+    if dropped is None:
+        text = "The agent's agent.json cannot be read, so whether log entries of this run were refused is not known."
+        log.note("damaged-note", text)
+    elif dropped:
+        log.note("dropped-entries", f"{dropped} log entries of this run were refused, so they are here only.")
 
 
 def _logs(runs: Mapping[str, Run]) -> list[RunLog]:
@@ -138,15 +147,17 @@ def _joined(parts: Iterable[Part]) -> Part | None:
     return runs, faults
 
 
-def dropped_by_agent(folder: Path) -> int:
-    """How many of a run's log entries were refused for ever."""
+def dropped_by_agent(folder: Path) -> int | None:
+    """How many of a run's log entries were refused for ever; None where what its agent noted cannot be read."""
     from goodput_plugins.core.shipper import STATUS
 
     try:
         dropped = json.loads((folder / STATUS).read_bytes())["dropped"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except FileNotFoundError:
         return 0
-    return dropped if type(dropped) is int else 0
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return dropped if type(dropped) is int and dropped >= 0 else None
 
 
 def _is_begun(file: Path) -> bool:
