@@ -83,6 +83,33 @@ def test_a_fault_of_one_exporter_is_told_once_and_keeps_nothing_from_the_others(
     assert "no space" in str(json.loads((tmp_path / "agent.json").read_text())["exporters"]["bad"]["last_error"])
 
 
+def test_a_run_that_has_ended_is_told_of_once_by_an_agent_that_stays(tmp_path: Path) -> None:
+    one, windows, late = Memory(), Memory(), Memory(OSError("no space"))
+    folder, every = recorded(tmp_path), Settings(interval=0.05)
+
+    def told(at: Memory, wanted: Settings) -> Metrics:
+        sending = Metrics(folder, lambda: wanted, lambda _: {"memory": (1, lambda: at)}, Status())
+        sending.start()
+        return sending
+
+    sending = [told(one, every), told(windows, replace(every, windows=(60,))), told(late, every)]
+    until(lambda: len(windows.snapshots) > 3)
+    assert len(one.snapshots) == 1  # it changes no more; the last 60 s do
+    late.fault = None
+    until(lambda: late.snapshots)
+    seen = len(windows.snapshots)
+    until(lambda: len(windows.snapshots) > seen + 3)
+    assert len(one.snapshots) == len(late.snapshots) == 1
+
+    start = time.time_ns()
+    lines = [{"schema": "goodput-journal/1", "run": "r", "attempt": "b", "start": start}, ["s", start, 0, 100]]
+    (folder / "b.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    until(lambda: len(one.snapshots) > 3)  # it has been started again
+    for each in sending:
+        each.finish()
+    until(lambda: all(each.is_over() for each in sending))
+
+
 def test_an_exporter_is_made_anew_when_what_it_depends_on_changes(tmp_path: Path) -> None:
     made: list[Memory] = []
     depends = [1]

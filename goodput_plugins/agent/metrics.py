@@ -201,6 +201,7 @@ class Metrics:
             return  # or the run has ended, and that was said
         self._running = snapshot.report.status == "running"
         self._latest = now = replace(snapshot, final=False)
+        taken = not self._running and not settings.windows  # which go on to change
         for slot in self._slots.values():
             if slot.paced and self._kept != asked:
                 self._kept = asked
@@ -208,10 +209,11 @@ class Metrics:
             if slot.paced and self._ends:
                 self._close_quick()
             sent = slot.export(now)
+            taken &= sent if slot.paced else not slot.fails
             if last and slot.paced:
                 self._late = [one for one in self._late if one[0] is not slot]
                 self._late += [] if sent else [(slot, snapshot)]
-        if last and not self._late:
+        if taken or (last and not self._late):
             self._has_said(snapshot)
         self._tell_status()
 
