@@ -102,6 +102,8 @@ def test_times_select_a_window(runs: Path, capsys: pytest.CaptureFixture[str]) -
     assert up_to["elapsed_seconds"] + since["elapsed_seconds"] == pytest.approx(35, abs=2)
     assert as_json(capsys, "--as-of", "-80s")["end_time"] < as_json(capsys)["end_time"]
     assert since["end_time"] == as_json(capsys)["end_time"]  # the run was done before now
+    before = as_json(capsys, "--to", "2020-01-01")
+    assert before["elapsed_seconds"] == 0 and before["start_time"] == before["end_time"] == "2020-01-01T00:00:00Z"
 
 
 def test_a_configured_ideal_is_the_ideal(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,6 +204,7 @@ def test_a_generation_that_is_not_there_is_told(capsys: pytest.CaptureFixture[st
         (["--from", "2099-01-01"], "--from lies in the future"),
         (["--from", "-1h", "--as-of", "-2h"], "--from lies after --as-of"),
         (["--from", "noon"], "'noon' is no time"),
+        (["--from", "-1x"], "'-1x' is no time"),
         (["--generation", "-1"], "'-1' is no whole number"),
         (["--ideal", "0"], "'0' is no number of seconds above 0"),
         (["--ideal", "nan"], "'nan' is no number of seconds above 0"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -195,7 +196,7 @@ def _join_relative_times(argv: Sequence[str]) -> list[str]:
     """``--from -1h`` as ``--from=-1h``: argparse would take the second word for an option."""
     joined: list[str] = []
     for word in argv:
-        if joined and joined[-1] in _TIMES and times.RELATIVE.fullmatch(word):
+        if joined and joined[-1] in _TIMES and re.match(r"-[\d.]", word):
             joined[-1] += f"={word}"
         else:
             joined.append(word)

@@ -80,7 +80,8 @@ def _calculated(log: RunLog, options: Namespace, now: int, each: Each) -> Report
     if options.start is not None or options.end is not None:
         start = min((life.start for life in log.lives), default=0) if options.start is None else options.start
         latest = now if options.as_of is None else options.as_of
-        window = start, latest if options.end is None else options.end
+        end = latest if options.end is None else options.end
+        window = min(start, end), end
     report = calculate(
         log, now=now, as_of=options.as_of, window=window, generation=options.generation, ideal=options.ideal, each=each
     )
