@@ -36,7 +36,7 @@ from few_events import (
 from goodput_plugins.core.calculator import calculate
 from goodput_plugins.core.errors import UnusableData
 from goodput_plugins.core.events import Activity, Event, Kind
-from goodput_plugins.core.runlog import RunLog
+from goodput_plugins.core.runlog import Life, RunLog
 
 # --- Attempts, resumes, generations, disruptions (section 1) ----------------------------------------------------------
 
@@ -56,6 +56,19 @@ def test_a_process_that_took_no_step_and_failed_is_an_attempt() -> None:
     assert found.disruptions == 1
     assert found.breakdown[RECOVERY] == 40 * S
     assert found.breakdown[PREP] == 20 * S
+
+
+@pytest.mark.parametrize(
+    ("lives", "told"),
+    [
+        ([life(0, steps(10, 30), end(71, "exception:ValueError"))], "was not started again"),
+        ([life(0, steps(10, 30), alive(70)), life(80, steps(90, 30), end(151))], "between attempts (1 disruption)"),
+        ([life(0, steps(10, 30), alive(70)), life(80, steps(90, 30), alive(150))], "between attempts (2 disruptions)"),
+    ],
+)
+def test_the_gap_after_a_failure_is_told_as_what_it_is(lives: list[Life], told: str) -> None:
+    found = report(log(*lives), as_of=at(200))
+    assert [told in finding.text for finding in found.findings if finding.id == "restart-gap"] == [True]
 
 
 def test_a_process_that_was_killed_before_its_first_step_is_a_disruption() -> None:

@@ -62,6 +62,8 @@ def _disruptions(generation: Generation, spent: Breakdown, story: Story) -> Iter
     gap = spent[Bucket.INFRASTRUCTURE_RECOVERY] - hang
     if gap:
         text = f"Nothing ran between attempts ({_count(story.often['disruption',], 'disruption')})."
+        if story.often["disruption",] == 1 and generation.attempts[-1].crashed:
+            text = "Nothing was trained after the last step of the attempt that failed; it was not started again."
         yield Finding("restart-gap", gap, text)
     if any(a.numbers is None for a in generation.attempts) and len(generation.ledgers) > 1:
         text = "Step numbers after the restart are unknown, so wasted progress is not known."
