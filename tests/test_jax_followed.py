@@ -95,7 +95,7 @@ def test_stalls_between_steps_are_seen(seen: Observation) -> None:
     seen.hooks.uninstall()
     done, called = ends(seen), training.called
     idle = sum(max(0, called[step + 1] - done[step]) for step in range(first, first + 599) if step in done)
-    assert idle == pytest.approx(planted, rel=0.2)
+    assert idle == pytest.approx(planted, rel=0.25)  # where steps are not alike, each stall is seen late by up to 10 ms
 
 
 def test_the_last_step_before_a_stall_is_told_during_the_stall(seen: Observation) -> None:
@@ -166,6 +166,19 @@ def test_what_was_seen_to_be_done_counts_and_else_the_next_call() -> None:
     steps.calls.append(160)
     assert steps.tell(told, pace.Pace()) == 160  # type: ignore[arg-type]
     assert told.done == {7: 110, 8: 160}
+
+
+def test_a_step_found_done_after_a_while_lasted_as_others_unless_it_was_seen_to_go_on() -> None:
+    steps, told = Followed(0, 100), Told()
+    steps.newest = Leaf(ready=True)
+    steps.come_by(lambda: 900, 30)
+    steps.calls.append(1000)
+    steps.newest = Leaf(ready=False)
+    steps.come_by(lambda: 1100, 30)
+    steps.newest = Leaf(ready=True)
+    steps.come_by(lambda: 1200, 30)
+    steps.tell(told, pace.Pace())  # type: ignore[arg-type]
+    assert told.done == {0: 130, 1: 1100}
 
 
 def test_the_newest_is_told_while_nothing_follows_and_only_once() -> None:

@@ -29,7 +29,7 @@ from goodput_plugins.jax.figures import MOST_IN_FLIGHT, StepFunctions
 from goodput_plugins.jax.followed import Followed
 from goodput_plugins.jax.functions import Frame, thread
 from goodput_plugins.jax.in_flight import EVALUATION, Evaluation, InFlight, answers, in_flight
-from goodput_plugins.jax.pace import COMING_BY, Pace
+from goodput_plugins.jax.pace import COMING_BY, SELDOM, Pace
 
 Work = InFlight | Evaluation | Followed
 
@@ -221,10 +221,10 @@ class DeviceWatch:
         pace, clock = self._pace, self._recorder.now
         self._awaited = steps
         while not (steps.over or self.in_flight or self._stopping):
-            time.sleep(COMING_BY / 1e9)
+            time.sleep(SELDOM / 1e9)
             if pace.is_probe(steps.ordinal):
                 steps.probe(clock, pace, lambda: not self._stopping)
-            steps.look(clock)
+            steps.come_by(clock, pace.usual)
             self._free = steps.tell(self._recorder, pace) or self._free
         steps.over = True
         steps.look(clock)

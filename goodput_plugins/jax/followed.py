@@ -27,29 +27,35 @@ class Followed:
         newest: the output of the last call to ask; None while the call goes on.
         ordinal: of the first of ``calls``.
         over: no further step will be taken from it.
-        seen: when a step was called, and when it was first seen to be done, ns.
     """
 
-    __slots__ = ("_probed", "_told", "calls", "newest", "ordinal", "over", "seen")
+    __slots__ = ("_came_by", "_probed", "_seen", "_told", "calls", "newest", "ordinal", "over")
 
     def __init__(self, ordinal: int, called: int) -> None:
         self.ordinal = ordinal
         self.calls = deque((called,))
         self.newest: Any = None
         self.over = False
-        self.seen = (0, 0)
-        self._probed = self._told = 0
+        self._seen: dict[int, int] = {}
+        self._probed = self._told = self._came_by = 0
 
     def look(self, clock: Callable[[], int]) -> bool:
         """Note that the newest step is done, if it is (any thread)."""
         count = len(self.calls)
         leaf, called = self.newest, self.calls[-1]
-        if self.seen[0] == called:
+        if called in self._seen:
             return True
         if not answers(leaf) or len(self.calls) != count:  # nothing to ask yet, or of another call
             return False
-        self.seen = called, clock()
+        self._seen[called] = clock()
         return True
+
+    def come_by(self, clock: Callable[[], int], usual: int) -> None:
+        """Look after a while: a step that was done meanwhile took what is ``usual`` (ns; 0: unknown), if it can."""
+        called, before = self.calls[-1], self._came_by
+        if called not in self._seen and self.look(clock) and usual and called in self._seen:
+            self._seen[called] = min(self._seen[called], max(before, called + usual))
+        self._came_by = clock()
 
     def tell(self, recorder: NullRecorder, pace: Pace) -> int:
         """Tell when steps were done: those that were followed by another, and the newest if it was seen to be done.
@@ -57,17 +63,16 @@ class Followed:
         Returns:
             When the last of them was done; 0 if there was none.
         """
-        calls, (seen, when) = self.calls, self.seen
-        done: list[int] = []
+        calls, done = self.calls, list[int]()
         while len(calls) > 1:
             called, following = calls.popleft(), calls[0]
-            done.append(min(when, following) if seen == called else following)
+            done.append(min(self._seen.pop(called, following), following))
             pace.took(done[-1] - called)
             if self._probed == called:
                 pace.followed(called, done[-1], following)
         taken = len(done)
-        if seen == calls[0]:
-            done.append(when)
+        if calls[0] in self._seen:
+            done.append(self._seen[calls[0]])
         told = self._told
         if len(done) > told:
             recorder.device_done(self.ordinal + told, *done[told:])

@@ -5,7 +5,8 @@ looked at finely towards its end, seen late by under 1 % on average. Short ones 
 waited for together. Where the host waits for each step before it calls the next, that call finds the last step done,
 which is as good as a look of the thread's, provided that the host does nothing else in between. Whether it does
 is seen in one step of 16, looked at finely; as long as it does not, the thread only comes by now and then, and sees
-the stalls that are longer than :data:`COMING_BY`.
+the stalls that are longer than :data:`SELDOM`. The step before a stall is taken to be like those before it, if these
+are alike.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ RECENT = 8
 """A step is first looked at when it has run for most of the shortest of so many steps before it."""
 SHORT_STEP = 20_000_000
 """Longer steps are always looked at finely."""
-COMING_BY = 4_000_000
-"""How often the thread comes by where the host's calls tell when steps were done."""
+COMING_BY, SELDOM = 4_000_000, 10_000_000
+"""How often the thread comes by where the host's calls tell when steps were done: if each is queued, and if not."""
+REGULAR = 1.25
+"""Steps are alike if the longest of the last ones took at most so many times the shortest."""
 SMALL_GAP, LARGE_GAP = 0.02, 0.03
 """Of a step, what the host may do between its end and the next call, to be taken for nothing; and where that ends."""
 MOST_GAP = 0.15
-"""So much one step counts at most: in a gap of more than :data:`COMING_BY` the thread comes by anyway."""
+"""So much one step counts at most: in a gap of more than :data:`SELDOM` the thread comes by anyway."""
 MEMORY = 16
 """Over so many steps that were looked at finely the gap is averaged."""
 STEPS_PER_PROBE = 16
@@ -48,13 +51,23 @@ class Pace:
         return min(self._recent, default=0)
 
     @property
+    def usual(self) -> int:
+        """What each of the last steps took; 0 if they are not alike."""
+        alike = len(self._recent) == RECENT and max(self._recent) <= REGULAR * self.shortest
+        return self._median if alike else 0
+
+    @property
+    def _median(self) -> int:
+        return sorted(self._recent)[len(self._recent) // 2]
+
+    @property
     def host_tells(self) -> bool:
         """Whether the host's next call tells well enough when a step was done."""
         return self._gap < self._small_gap and self.shortest < SHORT_STEP
 
     def waits_together(self, count: int) -> bool:
         """Whether so many steps in flight, and another, are too short to be looked at one by one."""
-        return bool(self._recent) and sorted(self._recent)[len(self._recent) // 2] * count < SHORTEST_SAMPLE
+        return bool(self._recent) and self._median * count < SHORTEST_SAMPLE
 
     def is_probe(self, ordinal: int) -> bool:
         """Whether this step is looked at finely in any case; one in :data:`STEPS_PER_PROBE`, in no regular order."""
