@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -192,8 +193,11 @@ def test_an_agent_by_hand_stays_and_says_so(job: Job) -> None:
 
 def test_an_agent_by_hand_says_what_it_waits_for(job: Job) -> None:
     command = [sys.executable, "-m", "goodput_plugins", "agent", "of-nobody"]
-    waits = subprocess.Popen(command, env=job.environ(), cwd=job.run.folder, stdout=subprocess.PIPE, text=True)
+    job.variables = {"GOODPUT_EXPORTERS": "tensorbord"}
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    waits = subprocess.Popen(command, env=job.environ(), cwd=job.run.folder, **pipes)
     assert waits.stdout is not None
+    assert "GOODPUT_EXPORTERS=tensorbord is not known" in waits.stdout.readline()
     assert f"there is no run in {job.run.runs / 'of-nobody'} yet" in waits.stdout.readline()
     waits.terminate()
     assert waits.wait(60) == 0 and waits.stdout.read() == ""

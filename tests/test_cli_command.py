@@ -210,6 +210,7 @@ def test_a_generation_that_is_not_there_is_told(capsys: pytest.CaptureFixture[st
         (["--ideal", "nan"], "'nan' is no number of seconds above 0"),
         (["--frmo", "1"], "unrecognized arguments: --frmo"),
         (["a", "b"], "unrecognized arguments: b"),
+        ([""], "RUN_OR_PATH: is empty; is a variable unset?"),
     ],
 )
 def test_a_wrong_usage_is_told_and_ends_with_2(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,6 +51,8 @@ def run(name: str, *, stay: bool = False, since: int | None = None, environ: Map
     Returns:
         The exit code: 0, or 1 where nothing can be sent at all.
     """
+    if since is None:  # else the training that started it has said so
+        env.warn_once(environ)
     asked = _Asked()
     folder = rundir.run_dir(name, rundir.root(environ))
     door = Door()

@@ -80,7 +80,7 @@ def _add(commands: _Commands, name: str, help: str, description: str) -> argpars
 def _add_report(commands: _Commands, now: int) -> None:
     parser = _add(commands, "report", "where the time of a run went", _REPORT)
     at = _moment(now)
-    parser.add_argument("target", nargs="?", metavar="RUN_OR_PATH", help="what to report on")
+    parser.add_argument("target", nargs="?", type=_named, metavar="RUN_OR_PATH", help="what to report on")
     parser.add_argument("--json", action="store_true", help="print JSON instead")
     parser.add_argument("--as-of", type=at, metavar="T", help="as it was known then")
     parser.add_argument("--from", type=at, metavar="T", dest="start", help="only the time from T on")
@@ -95,7 +95,7 @@ def _add_report(commands: _Commands, now: int) -> None:
 
 def _add_export(commands: _Commands, now: int) -> None:
     parser = _add(commands, "export", "print a run as log entries", _EXPORT)
-    parser.add_argument("target", nargs="?", metavar="RUN_OR_PATH", help="what to print")
+    parser.add_argument("target", nargs="?", type=_named, metavar="RUN_OR_PATH", help="what to print")
     parser.add_argument("--format", choices=["ml-goodput"], default="ml-goodput", help="the form of the entries")
     parser.add_argument("--run", metavar="NAME", help="one job of an export that holds several")
     parser.set_defaults(command=lambda options: _exported(options, now))
@@ -109,7 +109,7 @@ def _add_dashboard(commands: _Commands) -> None:
 
 def _add_doctor(commands: _Commands) -> None:
     parser = _add(commands, "doctor", "find out why nothing is measured or sent", _DOCTOR)
-    parser.add_argument("target", nargs="?", metavar="RUN", help="the run to look at")
+    parser.add_argument("target", nargs="?", type=_named, metavar="RUN", help="the run to look at")
     parser.add_argument("--json", action="store_true", help="print JSON instead")
     parser.set_defaults(command=_examined)
 
@@ -131,7 +131,7 @@ def _dashboard(options: argparse.Namespace) -> int:
 
 def _add_agent(commands: _Commands) -> None:
     parser = _add(commands, "agent", "send what a run records", _AGENT)
-    parser.add_argument("run", metavar="RUN", help="the run's name")
+    parser.add_argument("run", type=_named, metavar="RUN", help="the run's name")
     parser.add_argument("--stay", action="store_true", help="go on after the trainer's end, for the next one")
     parser.add_argument("--since", type=_natural, help=argparse.SUPPRESS)  # a trainer's own, see agent.succession
     parser.set_defaults(command=_agent)
@@ -174,6 +174,12 @@ def _moment(now: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return moment
+
+
+def _named(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("is empty; is a variable unset?")
+    return text
 
 
 def _natural(text: str) -> int:
