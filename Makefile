@@ -40,10 +40,11 @@ test-old-torch:
 	$(call run-tests,$(wildcard tests/test_lightning_*.py) $(patsubst %,tests/test_torch_%.py,startup trainers))
 
 # The newest JAX, on Python 3.12: what concerns either. Tests that need what it lacks (torch) skip themselves and say so.
+# Which functions of ours may fail is tried in the main environment, one by one; here, all at once.
 test-newest-jax:
 	python=$$($(PYTHON) tools/envs.py newest-jax) && \
 	$(call run-tests,$(wildcard tests/test_jax_*.py tests/test_flax_*.py tests/test_orbax_*.py) \
-		$(patsubst %,tests/test_%.py,contract exit import_watch packaging processes session signals switch) -k "not function_of_the_core and not equal_to_the_bit_without")
+		$(patsubst %,tests/test_%.py,contract exit import_watch packaging processes session signals switch) -k "not each_function")
 
 demo:
 	@python=$$($(PYTHON) tools/envs.py main) && $$python examples/demo.py

@@ -269,16 +269,14 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
+RECORDING = "from goodput_plugins.core.session import current; current().recorder.training_begins()"
+
+
 @needs_jax
-@pytest.mark.parametrize("note", ["chain", "note"])
 @pytest.mark.parametrize(
-    "before",
-    [
-        "",
-        "from goodput_plugins.core.session import current; current().recorder.training_begins()",
-        "signal.signal(15, print)",
-    ],
-    ids=["alone", "recording before", "a handler before"],
+    ("note", "before"),
+    [("note", ""), ("chain", RECORDING), ("note", RECORDING), ("note", "signal.signal(15, print)")],
+    ids=["alone", "recording before without a note", "recording before", "a handler before"],
 )
 def test_jax_keeps_its_preemption_service(run: Runner, note: str, before: str) -> None:
     source = PREEMPTED.format(before=before, port=free_port())
