@@ -86,7 +86,8 @@ class Sender(Agent):
     def __init__(self, folder: Path, memory: Memory, door: Door | None = None, **more: Any) -> None:
         positions, status = Positions(folder, "memory"), Status()
         more.setdefault("trainer_lives", lambda: False)
-        self.shipping = Shipping(Tail(folder, positions), positions, compact.entries, memory, status)
+        clock = more.get("clock", time.monotonic)
+        self.shipping = Shipping(Tail(folder, positions), positions, compact.entries, memory, status, clock)
         super().__init__(folder, [self.shipping], door or Door(), status, **more)
 
     def ship(self) -> None:
@@ -404,6 +405,40 @@ def test_a_large_backlog_is_sent_in_parts(tmp_path: Path, monkeypatch: pytest.Mo
     recorder.end()
     agent(tmp_path, memory).ship()
     assert memory.tries > 15
+    assert told(memory.log()) == on_disk(tmp_path)
+
+
+@pytest.mark.parametrize("hands_over", [False, True])
+def test_while_a_backlog_is_sent_the_agent_hears_that_another_stands_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hands_over: bool
+) -> None:
+    monkeypatch.setattr(shipping, "BATCH", 10_000)
+    monkeypatch.setattr(tail, "AT_ONCE", 3_000)
+    recorder, now = Recorder(tmp_path), [0.0]
+    for _ in range(20_000):
+        recorder.step()
+    recorder.end()
+
+    class Slow(Memory):
+        def write(self, entries: Sequence[Mapping[str, Any]]) -> int:
+            now[0] += 2
+            return super().write(entries)
+
+    class Waiting(Door):
+        def wait(self, seconds: float) -> None:
+            now[0] += seconds
+            self.knocks += hands_over
+            if hands_over:
+                sender.hand_over()
+
+    memory = Slow()
+    sender = agent(tmp_path, memory, Waiting(), clock=lambda: now[0])
+    sender.run()
+    left = json.loads((tmp_path / "agent.json").read_text())["unsent"]
+    assert (left > 0) == hands_over == (memory.tries < 10)
+    if hands_over:
+        assert now[0] < 4 * shipping.TURN
+        agent(tmp_path, memory).ship()
     assert told(memory.log()) == on_disk(tmp_path)
 
 

@@ -22,8 +22,8 @@ class Duty(Protocol):
 
     interval: float
 
-    def __call__(self) -> None:
-        """Do what there is to do now.
+    def __call__(self) -> bool | None:
+        """Do what there is to do now; whether it was too much for one time, so that it is to go on soon.
 
         Raises:
             Unreached: it could not be done; it is tried again, ever more seldom.
@@ -39,12 +39,14 @@ class Turn:
     Attributes:
         error: what the last try failed with; empty if it did not.
         slow: and that will hardly be better soon.
+        goes_on: there is more to do at once.
     """
 
     def __init__(self, duty: Duty) -> None:
         self.duty = duty
         self.error = ""
         self.slow = False
+        self.goes_on = False
         self._failures = 0
         self._due = float("-inf")
 
@@ -52,8 +54,9 @@ class Turn:
         """Do it, if it is its turn, or if somebody waits for it."""
         if now < self._due and not asked:
             return
+        self.goes_on = False
         try:
-            self.duty()
+            self.goes_on = bool(self.duty())
         except Unreached as error:
             self._failed(now, str(error), slow=error.slow)
         except Exception as error:
@@ -64,7 +67,7 @@ class Turn:
             if self.error:
                 log(f"sending again, after {self._failures} failed tries.")
             self._failures, self.error, self.slow = 0, "", False
-            self._due = now + self.duty.interval
+            self._due = now if self.goes_on else now + self.duty.interval
 
     def pause(self, now: float) -> float:
         """How long it has time, s."""

@@ -147,12 +147,16 @@ class Agent:
         failed = [turn for turn in self._turns if turn.error]
         if any(turn.slow for turn in failed):
             self._door.answer(sent=False)
-        elif not failed and (self._reports is None or self._reports.is_kept()):
+        elif not failed and not self._goes_on() and (self._reports is None or self._reports.is_kept()):
             self._door.answer(sent=True)
         if self._reports is None or self._reports.is_sent():
             self._door.show()
         self._tell(failed)
-        return not failed
+        return not failed and not self._goes_on()
+
+    def _goes_on(self) -> bool:
+        """Whether there was more to do than there is time for at once."""
+        return any(turn.goes_on for turn in self._turns)
 
     def _ask_for_values(self) -> None:
         """Who asks, or goes, wants the last values."""
@@ -185,9 +189,9 @@ class Agent:
             self._asked_at = self._clock()
 
     def _is_tried(self, all_done: bool) -> bool:
-        """Whether all that can be sent by now is."""
+        """Whether all that can be sent by now is; a backlog is the next agent's."""
         failed = any(turn.error for turn in self._turns)
-        return failed or (all_done and (self._reports is None or self._reports.is_kept()))
+        return failed or self._goes_on() or (all_done and (self._reports is None or self._reports.is_kept()))
 
     def _is_over(self, all_done: bool) -> bool:
         """Whether there is nothing left to do, or no time for it."""
@@ -205,7 +209,7 @@ class Agent:
         if all_done:
             return True
         self._rest()
-        return silent >= GIVE_UP
+        return silent >= GIVE_UP and not self._goes_on()
 
     def _rest(self) -> None:
         """The run is over, and something cannot be sent: go on with that alone, until another agent stands by."""

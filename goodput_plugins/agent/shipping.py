@@ -20,6 +20,8 @@ INTERVAL = 4.8
 """Seconds between two looks at the journals."""
 BATCH = 2 * 1024 * 1024
 """So much of the journals is sent at a time, bytes."""
+TURN = 5.0
+"""A backlog is sent for so long at a time, s: in between the agent listens to others."""
 
 
 @dataclass
@@ -74,12 +76,16 @@ class Shipping:
         self._clock = clock
         self._pending: Batch | None = None
 
-    def __call__(self) -> None:
-        """Send everything that is new."""
+    def __call__(self) -> bool:
+        """Send what is new; whether there is more, for which there was no time."""
+        begun = self._clock()
         self._send_pending()
-        for batch in batches(self._tail.stretches(self._clock()), self._make_entries):
+        for batch in batches(self._tail.stretches(begun), self._make_entries):
             self._pending = batch
             self._send_pending()
+            if self._clock() - begun > TURN:
+                return True
+        return False
 
     def unsent(self) -> int:
         return self._tail.unsent()
