@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -132,3 +133,17 @@ def test_a_disk_that_was_full_costs_what_was_written_meanwhile(tmp_path: Path, m
     assert len(list(tmp_path.iterdir())) == 2  # what took nothing is gone
     read = EventAccumulator(str(tmp_path), size_guidance={"scalars": 0}).Reload()
     assert [point.step for point in read.Scalars("goodput/goodput")] == [UNTILS[0] // 2 - 1, UNTILS[2] // 2 - 1]
+
+
+def test_a_folder_that_was_emptied_meanwhile_gets_the_next_values(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    exporter = TensorBoard(str(tmp_path / "tb"))
+    exporter.export(snapshot(UNTILS[0]))
+    shutil.rmtree(tmp_path / "tb")
+    for until in UNTILS[1:]:
+        exporter.export(snapshot(until))
+    exporter.close()
+    assert len(list((tmp_path / "tb").iterdir())) == 1
+    read = EventAccumulator(str(tmp_path / "tb"), size_guidance={"scalars": 0}).Reload()
+    assert [point.step for point in read.Scalars("goodput/goodput")] == [until // 2 - 1 for until in UNTILS[1:]]

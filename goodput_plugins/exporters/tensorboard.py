@@ -76,6 +76,8 @@ class TensorBoard:
         found = Summary()
         for tag, value in scalars(snapshot, self._wanted):
             found.value.append(_scalar(tag, value))
+        if self._file is not None and self._file.is_gone():
+            self.close()
         try:
             if self._file is None:
                 self._file = EventFile(self._folder)
@@ -126,6 +128,11 @@ class EventFile:
         except OSError:
             self.close()
             raise
+        self._is_local = os.path.exists(self._path)
+
+    def is_gone(self) -> bool:
+        """Whether somebody deleted it: what is written to it then nobody sees."""
+        return self._is_local and not os.path.exists(self._path)
 
     def write(self, found: Summary, at: int, step: int) -> None:
         """Append values that were so at that time, ns since the epoch, and step.
