@@ -70,6 +70,16 @@ def check(live: Live, whole: Callable[[], RunLog], now: int, told: str) -> None:
         return
     report = live.report(now)
     assert report == expected, told
+    if live.span:
+        check_rolling(live, whole, now, told)
+
+
+def check_rolling(live: Live, whole: Callable[[], RunLog], now: int, told: str) -> None:
+    """The rolling windows of a live report are those of the whole log."""
+    rolling = live.rolling((live.span, live.span // 7), now)
+    assert len(rolling) == 2
+    for length, report in rolling.items():
+        assert report == calculate(whole(), now=now, window=(now - length, now)), told
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["host", "device"])
@@ -80,15 +90,18 @@ def test_a_live_report_of_growing_journals_is_that_of_the_whole_log(
     job, rng = simulation.play(seed, asynchronous=asynchronous), Random(seed)
     state = tmp_path / "state.json"
     live = Live(Journals(tmp_path), state=state, keep=KEEP)
+    span = live.span = rng.choice([0, 5, 20, 90]) * SECOND
+    now = 0
     for at, part in enumerate(polls(list(lines(job)), rng)):
         for _, name, line in part:
             with (tmp_path / name).open("ab") as file:
                 file.write(line)
-        now = part[-1][0] + rng.randrange(40 * SECOND)
+        now = max(now if span else 0, part[-1][0] + rng.randrange(40 * SECOND))
         check(live, lambda: read(tmp_path)[0], now, f"seed {seed}, poll {at}, {job.fates}")
         if rng.random() < 0.2:
             live.save()
             live = Live(Journals(tmp_path), state=state, keep=KEEP)
+            live.span = span
             assert live.notes == []
 
 
@@ -100,18 +113,21 @@ def test_a_live_report_of_entries_is_that_of_the_whole_log(seed: int, tmp_path: 
     state = tmp_path / "state.json"
     source = Entries("played", so_far.copy)
     live = Live(source, state=state, keep=KEEP)
+    span = live.span = rng.choice([0, 5, 20, 90]) * SECOND
+    now = 0
     for at, part in enumerate(polls(told, rng)):
         so_far += part
         source.add(part)
         if rng.random() < 0.2:
             source.add(rng.choices(so_far[-200:], k=3))
         moment = max(v for v in part[-1]["jsonPayload"].values() if isinstance(v, float))
-        now = round((moment + rng.random() * 100) * SECOND)
+        now = max(now if span else 0, round((moment + rng.random() * 100) * SECOND))
         check(live, lambda told=tuple(so_far): read_entries(told)[0], now, f"seed {seed}, poll {at}")
         if rng.random() < 0.1:
             live.save()
             source = Entries("played", so_far.copy)
             live = Live(source, state=state, keep=KEEP)
+            live.span = span
             assert live.notes == []
 
 

@@ -13,9 +13,9 @@ from goodput_plugins.core.live import Live
 from goodput_plugins.core.live.journals import Journals
 from goodput_plugins.core.reading import read
 from goodput_plugins.core.report import Report
-from goodput_plugins.core.runlog import RunLog
 from goodput_plugins.exporters import Snapshot
 
+SECOND = 1_000_000_000
 SELDOM = 20
 """What reads the whole history is done again after so many times of what it took."""
 QUICK = 3.0
@@ -40,37 +40,37 @@ class Reports:
     def snapshot(self, now: int, settings: Settings, *, final: bool) -> Snapshot | None:
         """What is known now.
 
-        Rolling windows, and a configured ideal step time, need the whole history. If that was read too recently
-        there are no windows this time; by a configured ideal step time there is nothing.
+        A configured ideal step time needs the whole history, as does a rolling window of more steps than are kept, or
+        that was not asked for before. If that was read too recently there is no such window this time; by a
+        configured ideal step time there is nothing.
 
         Raises:
             UnusableData: nothing is recorded yet.
         """
+        windows: dict[int, Report] = {}
         if settings.ideal is None:
+            self._live.span = max(settings.windows, default=0) * SECOND
             report = self._live.report(now)
             with suppress(OSError):
                 self._live.save()
-            if not settings.windows or self._is_too_soon(final and self._took < QUICK):
-                return Snapshot(now, report, final=final)
+            rolling = self._live.rolling((length * SECOND for length in settings.windows), now)
+            windows = {length // SECOND: told for length, told in rolling.items()}
+            if windows.keys() == set(settings.windows) or self._is_too_soon(final and self._took < QUICK):
+                return Snapshot(now, report, windows, final)
         elif self._is_too_soon(final):
             return None
         begun = time.monotonic()
         whole = min(read(self._folder), key=lambda log: log.run)
         if settings.ideal is not None:
             report = calculate(whole, now=now, ideal=settings.ideal)
-        windows = {length: _window(whole, now, length, settings.ideal) for length in settings.windows}
+        for length in set(settings.windows) - windows.keys():
+            with suppress(UnusableData):  # no time of the run lies in it
+                window = now - length * SECOND, now
+                windows[length] = calculate(whole, now=now, window=window, ideal=settings.ideal)
         self._read_at = time.monotonic()
         self._took = self._read_at - begun
-        return Snapshot(now, report, {length: one for length, one in windows.items() if one is not None}, final)
+        return Snapshot(now, report, windows, final)
 
     def _is_too_soon(self, needed: bool) -> bool:
         """Whether the history was read just now, for what it cost, and is not needed now."""
         return not needed and time.monotonic() - self._read_at < SELDOM * self._took
-
-
-def _window(log: RunLog, now: int, length: int, ideal: int | None) -> Report | None:
-    """The report of the last so many seconds; None where no time of the run lies in them."""
-    try:
-        return calculate(log, now=now, window=(now - length * 1_000_000_000, now), ideal=ideal)
-    except UnusableData:
-        return None

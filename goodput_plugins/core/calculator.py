@@ -7,7 +7,7 @@ cut out of the segments. So adjacent windows add up to the bigger one, to the na
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from operator import add
@@ -15,7 +15,7 @@ from operator import add
 from goodput_plugins.core.attribution import Each, Generation, attribute
 from goodput_plugins.core.attribution.generations import Attempt
 from goodput_plugins.core.attribution.ledger import WAIT, Beside
-from goodput_plugins.core.attribution.past import preserved_of
+from goodput_plugins.core.attribution.past import Block, preserved_of
 from goodput_plugins.core.attribution.tally import Tally, Window, tally_one, whole
 from goodput_plugins.core.attribution.timeline import PRODUCTIVE, WASTED
 from goodput_plugins.core.buckets import BADPUT, OWNER_OF, Bucket
@@ -66,7 +66,7 @@ def calculate(
     """
     until = window[1] if window is not None else None
     timeline = attribute(log, as_of=as_of, now=now, until=until, ideal=ideal, each=each)
-    chosen = _choose(log, timeline.generations, generation, until)
+    chosen = choose(log, timeline.generations, generation, until)
     return report_of(log, timeline.generations[chosen], chosen, window=window, ideal=ideal, each=each)
 
 
@@ -82,26 +82,31 @@ def report_of(
 ) -> Report:
     """The report of a generation that was attributed, or of what ``earlier`` holds and what followed.
 
+    A ``window`` begins after the moment of ``earlier``.
+
     Raises:
         Unsettled: what is preserved cannot be told from that.
     """
     earlier = earlier or Earlier()
     low, high = window or (earlier.moment, current.end)
+    blocks, taken = (current.blocks, current.taken) if window is None else ([], [])
+    if window is not None:
+        earlier = earlier.without_time()
 
     def sum_up(life: int) -> tuple[Tally, StepTimes]:
         steps = StepTimes.of(current.ledgers[life], earlier.width)
-        return tally_one(current, life, (low or current.start, high)), steps
+        return tally_one(current, life, (low or current.start, high), alone=window is not None), steps
 
     summed_up = list(each(sum_up, range(len(current.ledgers))))
     sums = whole(tallied for tallied, _ in summed_up)
-    ended = _ended(current, earlier)
+    ended = _ended(earlier, blocks, taken)
     by_attempt = joined(ended.spent, sums.by_attempt)
     overlapped = _overlapped(sums, by_attempt, earlier)
     spent = overlapped
     for part in (sums.between, earlier.between, ended.total, *by_attempt[len(ended.summaries) :]):
         spent.spent.update(part)
     unknown = _unknown(current, spent, earlier)
-    preserved = sums.preserved + preserved_of(current.blocks, current.preserved, completed=current.completed)
+    preserved = sums.preserved + preserved_of(blocks, current.preserved, completed=current.completed)
     at_hand = None if Bucket.SAVE in unknown and not current.completed else preserved
     story = earlier.story + Story.of(current, frozenset(earlier.story.compiled))
     found = [*findings(current, spent, at_hand, story), *(Finding(slug, None, text) for slug, text in log.notes)]
@@ -116,7 +121,7 @@ def report_of(
         breakdown=spent,
         preserved=at_hand,
         disruptions=story.often["disruption",] if window is None else _disruptions(current, window),
-        attempts=(*ended.summaries, *_attempts(current, by_attempt, (start, end), earlier)),
+        attempts=(*(ended.summaries if window is None else ()), *_attempts(current, by_attempt, (start, end), earlier)),
         steps=summary_of(current, [times for _, times in summed_up], window, ideal, earlier, story),
         findings=tuple(in_order_of_cost(found)),
         plugins=earlier.plugins | {name: version for a in current.attempts for name, version in a.seen.plugins.items()},
@@ -125,21 +130,21 @@ def report_of(
     )
 
 
-def _ended(current: Generation, earlier: Earlier) -> Ended:
+def _ended(earlier: Earlier, blocks: Sequence[Block], taken: Sequence[Block]) -> Ended:
     """The attempts that were put aside; made anew only where another part of their progress stands."""
     known = earlier.ended
-    if known is not None and known.standing == len(current.blocks):
+    if known is not None and known.standing == len(blocks):
         return known
     spent = [Counter(attempt.spent) for attempt in earlier.attempts]
-    for source, blocks in ((PRODUCTIVE, current.blocks), (WASTED, current.taken)):
-        for block in blocks:
+    for source, some in ((PRODUCTIVE, blocks), (WASTED, taken)):
+        for block in some:
             spent[block.attempt][source] += block.ns
     told = enumerate(zip(earlier.attempts[:-1], spent, strict=False))
     summaries = tuple(_summary(number, attempt, counts) for number, (attempt, counts) in told)
     total: Counter[Source] = Counter()
     for counts in spent[:-1]:
         total.update(counts)
-    earlier.ended = Ended(len(current.blocks), spent, summaries, total)
+    earlier.ended = Ended(len(blocks), spent, summaries, total)
     return earlier.ended
 
 
@@ -153,7 +158,12 @@ def _overlapped(sums: Tally, by_attempt: list[Counter[Source]], earlier: Earlier
     return sum((work.overlapped(spent[WAIT]) for work, spent in told), Breakdown(earlier.overlapped))
 
 
-def _choose(log: RunLog, generations: list[Generation], wanted: int | None, until: int | None) -> int:
+def choose(log: RunLog, generations: list[Generation], wanted: int | None, until: int | None) -> int:
+    """Which generation to report on: the one that is wanted, else the newest that began before a window's end.
+
+    Raises:
+        UnusableData: there is no such generation.
+    """
     if not generations:
         raise nothing_begun(log)
     if wanted is None:

@@ -7,7 +7,7 @@ Its sums add to those of what followed; ``core.live`` keeps it, together with wh
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from goodput_plugins.core.attribution.ledger import Beside
@@ -84,6 +84,11 @@ class Earlier:
     plugins: dict[str, str] = field(default_factory=dict)
     has_saves: bool = False
     ended: Ended | None = field(default=None, compare=False, repr=False)
+
+    def without_time(self) -> Earlier:
+        """The same for a window after the moment: none of the time counts."""
+        attempts = [replace(told, spent=Counter()) for told in self.attempts]
+        return replace(self, attempts=attempts, between=Counter(), overlapped=Counter(), beside=Beside(), ended=None)
 
 
 def joined(earlier: list[Counter[Source]], later: list[Counter[Source]]) -> list[Counter[Source]]:

@@ -42,7 +42,8 @@ def summary_of(
     """The steps of a generation; ``told`` holds the times of those of each attempt."""
     histogram = Histogram(earlier.times)
     recent: deque[int] = deque(earlier.recent, maxlen=RECENT)
-    count = sum(block.begun for block in generation.blocks) * generation.ledgers[0].stride
+    before = generation.blocks if window is None else ()
+    count = sum(block.begun for block in before) * generation.ledgers[0].stride
     for ledger, times in zip(generation.ledgers, told, strict=True):
         histogram.counts.update(times.counts)
         recent.extend(times.recent)

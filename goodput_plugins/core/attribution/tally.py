@@ -54,12 +54,16 @@ def tally(generation: Generation, window: Window | None = None) -> Tally:
     return whole([tally_one(generation, life, window) for life in range(len(generation.ledgers))])
 
 
-def tally_one(generation: Generation, life: int, window: Window | None = None) -> Tally:
-    """Sum up one of its attempts, and what follows that."""
+def tally_one(generation: Generation, life: int, window: Window | None = None, *, alone: bool = False) -> Tally:
+    """Sum up one of its attempts, and what follows that.
+
+    What was done beside before the window belongs to the sums of what came before, if there are such; not if the
+    window stands ``alone``.
+    """
     low, high = window if window is not None else (generation.start, generation.end)
     one = _Attempt(generation, life, low, high)
     one.add_all()
-    beside = one.ledger.beside(low if one.ledger.attempt.seen.past is None else 0, high)
+    beside = one.ledger.beside(low if alone or one.ledger.attempt.seen.past is None else 0, high)
     return Tally([one.spent], one.between, [beside], one.preserved)
 
 

@@ -15,13 +15,17 @@ an odd step), all is read and attributed again, once. So it is never wrong, and 
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from goodput_plugins.core.attribution import Generation, attribute
+from goodput_plugins.core.attribution.ledger import Ledger
 from goodput_plugins.core.attribution.past import Past, Unsettled
-from goodput_plugins.core.calculator import nothing_begun, report_of
+from goodput_plugins.core.calculator import choose, nothing_begun, report_of
 from goodput_plugins.core.live import state as saved
 from goodput_plugins.core.live.blocks import starts_of
 from goodput_plugins.core.live.cuts import MOST_ATTEMPTS, Place, cuts_at, places, quiet_step
@@ -31,6 +35,8 @@ from goodput_plugins.core.runlog import Life, RunLog
 
 KEEP = 128
 """So many of the last steps are attributed at each poll, twice as many at most."""
+MOST_OF_SPAN = 20_000
+"""So many steps of a span are kept, and attributed at each poll."""
 LATEST_KEEP = 100_000
 
 
@@ -76,11 +82,13 @@ class Live:
         keep: how many of the last steps are looked at again at each poll.
 
     Attributes:
+        span: what is younger than this is not put aside, ns, so that windows can be asked for; if it is not too much.
         notes: what was wrong with the state that was found.
         rebuilds: how often all was attributed again.
     """
 
     def __init__(self, source: Source, *, state: Path | None = None, keep: int = KEEP) -> None:
+        self.span = 0
         self.notes: list[str] = []
         self.rebuilds = 0
         self._source = source
@@ -105,6 +113,28 @@ class Live:
             return self._report(now)
         except Unsettled:
             return self._rebuild(now)
+
+    def rolling(self, lengths: Iterable[int], now: int) -> dict[int, Report]:
+        """What a report of the whole log says of rolling windows, as of the last :meth:`report`.
+
+        Args:
+            lengths: of the windows, which end now, ns.
+            now: the wall clock, ns since the epoch.
+
+        Returns:
+            The report of each window of which nothing was put aside, by its length.
+        """
+        before, past, earlier = self._kept if self._kept is not None else (0, None, None)
+        windows = {length: (now - length, now) for length in lengths if past is None or past.moment < now - length}
+        if not windows:
+            return {}
+        log = self._source.log()
+        generations = attribute(log, now=now, until=now, past=past).generations
+        chosen = choose(log, generations, None, now)
+        if chosen:
+            earlier = None
+        told = partial(report_of, log, generations[chosen], chosen + before, earlier=earlier)
+        return {length: told(window=window) for length, window in windows.items()}
 
     def save(self) -> None:
         """Write the state; raises OSError where that cannot be done."""
@@ -142,14 +172,15 @@ class Live:
         """Put aside what is attributed for good, if it has become much and there is a place for a cut."""
         ledgers = [ledger for generation in generations for ledger in generation.ledgers]
         steps = sum(len(ledger.begins) - ledger.since for ledger in ledgers)
-        if steps <= self._tried + 2 * self._keep and len(ledgers) <= 2 * MOST_ATTEMPTS:
+        keep = max(self._keep, min(_younger(ledgers, now - self.span), MOST_OF_SPAN))
+        if steps <= self._tried + 2 * keep and len(ledgers) <= 2 * MOST_ATTEMPTS:
             return
-        for place in places(generations, self._keep):
+        for place in places(generations, keep):
             with suppress(Unsettled):
                 if self._cut(generations, place, now):
                     self._tried = 0
                     return
-        self._tried = steps - 2 * self._keep + self._keep // 4
+        self._tried = steps - 2 * keep + self._keep // 4
         if len(ledgers) == 1 and (at := quiet_step(ledgers[0], self._keep // 4)) is not None:
             self._source.shorten(ledgers[0].attempt.seen.life, at)
 
@@ -188,3 +219,8 @@ class Live:
             self._source.restart()
             return
         self._keep, self._kept = keep, kept
+
+
+def _younger(ledgers: Sequence[Ledger], moment: int) -> int:
+    """How many steps end after a moment."""
+    return sum(len(ledger.begins) - max(ledger.since, bisect_left(ledger.begins, moment) - 1) for ledger in ledgers)
