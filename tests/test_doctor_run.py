@@ -61,6 +61,10 @@ def test_no_plugin_and_no_checkpoint_library(tmp_path: Path) -> None:
     killed = diagnoses(write(tmp_path / "killed", end="signal:SIGTERM"))["checkpoints"]
     is_wrong(killed, "What a crash would take is not known", level=Level.WARNING)
     assert "kept" not in killed.meaning
+    later = write(tmp_path / "later")
+    (begun,) = later.iterdir()
+    begun.write_text(begun.read_text().replace('"start":', '"segment": 1, "start":', 1))
+    is_wrong(diagnoses(later)["armed"], "was deleted", level=Level.UNKNOWN)
     armed = diagnoses(write(tmp_path / "armed", ARMED))
     assert "orbax 0.12" in armed["armed"].text and armed["checkpoints"].level is Level.OK
 

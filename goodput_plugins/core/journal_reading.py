@@ -251,6 +251,8 @@ class Run:
         missing = sum(max(found) + 1 - len(found) for key, found in self.segments.items() if key not in self.others)
         if missing:
             text = f"{missing} segments of journals were deleted; what they told counts as preparation."
+            if missing == 1:
+                text = "1 segment of a journal was deleted; what it told counts as preparation."
             log.note("missing-segments", text)
         return log
 

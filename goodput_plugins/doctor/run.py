@@ -120,6 +120,13 @@ def armed(case: Case) -> Iterator[Diagnosis]:
     if report.plugins:
         had = ", ".join(f"{name} {version}" for name, version in sorted(report.plugins.items()))
         yield ok("armed", f"plugins in this run: {had}")
+    elif case.log is not None and "missing-segments" in dict(case.log.notes):
+        yield unknown(
+            "armed",
+            "which plugins were armed is not known: the part of a journal that told it was deleted",
+            "What they saw is recorded from there on, if there were any.",
+            "Leave journals alone while a run may still be started again.",
+        )
     else:
         yield warning(
             "armed",
