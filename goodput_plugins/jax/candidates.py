@@ -2,8 +2,9 @@
 
 Each may as well be the gradient half of a split step whose other half, the optimizer's, is about to
 follow. So it counts only while no optimizer was seen, and once it is given what it gave before; its calls up to
-there are told late. A function that gives a tree counts without that after many calls: what it gave may be a
-gradient that the loop applies itself.
+there are told late. Where something like that was given beside it and stays the same, as parameters do while
+gradients are added up, and where a function gives a tree, many calls count: what it gave may be a gradient that the
+loop applies itself.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import weakref
 from typing import Any
 
 from goodput_plugins.jax.functions import Frame, Function
-from goodput_plugins.jax.inputs import carried, input_ids, likely_states
+from goodput_plugins.jax.inputs import carried, input_ids, likely_states, twins
 from goodput_plugins.jax.sequence import Sequence
 
 CALLS_THAT_PROVE = 32
@@ -26,23 +27,29 @@ class Candidate:
         starts: when its calls began, as long as they are not told as steps.
         returned: of what it gave back last, what may come in again; None once it was proven.
         tree: that was a tree.
+        given: what is like it among the inputs of the last call.
+        adds: it was given what it gave, and beside that what it was given before.
     """
 
-    __slots__ = ("returned", "starts", "tree")
+    __slots__ = ("adds", "given", "returned", "starts", "tree")
 
     def __init__(self, *, tree: bool) -> None:
         self.starts: list[int] = []
         self.returned: list[weakref.ref[Any]] | None = []
+        self.given: list[weakref.ref[Any]] = []
         self.tree = tree
+        self.adds = False
 
     def is_step(self, frame: Frame) -> bool:
         """Whether its next call proves it."""
         if self.returned is not None:
             inputs = input_ids(frame.args, frame.kwargs)
-            comes_again = any((array := ref()) is not None and id(array) in inputs for ref in self.returned)
-            if not (comes_again or (self.tree and len(self.starts) >= CALLS_THAT_PROVE)):
+            comes_again = _any_among(self.returned, inputs)
+            self.adds = comes_again and _any_among(self.given, inputs)
+            many = (self.adds or self.tree) and len(self.starts) >= CALLS_THAT_PROVE
+            if not many and (self.adds or not comes_again):
                 return False
-            self.returned = None
+            self.returned, self.given = None, []
         return True
 
 
@@ -73,14 +80,15 @@ class Candidates:
         if in_annotation:
             candidate.starts, candidate.returned = [], None
             return True
-        candidate.starts = [*(candidate.starts if candidate.tree else ()), frame.start]
+        candidate.starts = [*(candidate.starts if candidate.tree or candidate.adds else ()), frame.start]
         candidate.returned = [weakref.ref(array) for array in states]
+        candidate.given = [weakref.ref(array) for array in twins(frame.args, frame.kwargs, result, candidate.tree)]
         return False
 
     def tell_all(self) -> None:
         """At the end: who gave a tree took a step in each call."""
         for function, candidate in list(self._known.items()):
-            if candidate.returned is None or candidate.tree:
+            if candidate.returned is None or candidate.tree or candidate.adds:
                 self._tell(function, candidate)
 
     def _tell(self, function: Function, candidate: Candidate) -> None:
@@ -91,3 +99,7 @@ class Candidates:
     def clear(self) -> None:
         """An optimizer was seen."""
         self._known.clear()
+
+
+def _any_among(arrays: list[weakref.ref[Any]], inputs: set[int]) -> bool:
+    return any((array := ref()) is not None and id(array) in inputs for ref in arrays)

@@ -28,8 +28,9 @@ from goodput_plugins.core.null_recorder import NullRecorder
 from goodput_plugins.jax.figures import MOST_IN_FLIGHT, StepFunctions
 from goodput_plugins.jax.followed import Followed
 from goodput_plugins.jax.functions import Frame, thread
-from goodput_plugins.jax.in_flight import EVALUATION, Evaluation, InFlight, answers, in_flight
+from goodput_plugins.jax.in_flight import EVALUATION, Evaluation, InFlight, Part, answers, in_flight
 from goodput_plugins.jax.pace import COMING_BY, SELDOM, Pace
+from goodput_plugins.jax.pauses import Pauses
 
 Work = InFlight | Evaluation | Followed
 
@@ -55,6 +56,8 @@ class DeviceWatch:
         self.in_flight: deque[Work] = deque()
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._parts = 0
+        self._follows = False
         # Of the thread alone: what it waits for, what it took too early, when the device was free, when to look at it,
         # how long it had other work.
         self._awaited: Work | None = None
@@ -64,12 +67,14 @@ class DeviceWatch:
         self._others: dict[str, int] = {}
         self._to_tell: dict[str, tuple[int, int]] = {}
         self._told_at = 0
+        self._pauses = Pauses(recorder)
 
     def watch(self, frame: Frame, ordinal: int, result: Any) -> InFlight | None:
         """A step's call has returned ``result``: see when it is ready. Returns it if that is still to come."""
         leaf = frame.function.output.pick(frame.args, frame.kwargs, result)
         ready = answers(leaf)
         if ready:
+            self._follows = False
             now = self._recorder.now()
             self._recorder.device_done(ordinal, now)
             if self.functions.several:
@@ -80,7 +85,32 @@ class DeviceWatch:
             step = in_flight(ordinal, self._recorder.now(), leaf, frame.function.name)
             self._put(step)
             return step
+        else:
+            self._follows = False
         return None
+
+    def watch_part(self, frame: Frame, result: Any) -> None:
+        """A piece of a step's work was queued: see when it is ready, and how long nothing was to do before."""
+        if len(self.in_flight) >= MOST_IN_FLIGHT:
+            self._follows = False
+            return
+        part, now = Part(), self._recorder.now()
+        part.leaf = frame.function.output.pick(frame.args, frame.kwargs, result)
+        part.ordinal, part.name = frame.ordinal, frame.function.name
+        part.dispatched = max(frame.called or frame.start or now, thread.compiled)
+        part.done = now if answers(part.leaf) else None
+        part.counts, part.follows = self._parts, self._follows
+        self._parts, self._follows = self._parts + 1, True
+        self._put(part)
+
+    def look_at_part(self) -> None:
+        """The host calls something: the piece of a step that was queued last may be done by now."""
+        try:
+            is_part = isinstance(self.in_flight[-1], Part)
+        except IndexError:
+            is_part = isinstance(self._awaited, Part)
+        if is_part:
+            self._look()
 
     def watch_evaluation(self, evaluation: Evaluation) -> None:
         """An evaluation has begun: tell when it ended."""
@@ -138,17 +168,29 @@ class DeviceWatch:
                 self._evaluated(item)
             elif isinstance(item, Followed):
                 self._followed(item)
-            elif item.ordinal is None:
-                self._worked(item)
-            elif item.done is not None:
-                self._told(item)
+                self._pauses.begins(None)
+            elif isinstance(item, Part):
+                self._part(item)
             else:
-                self._stepped(item)
+                self._queued(item)
         while item is not None:
             if isinstance(item, Evaluation):
                 self._evaluated(item)
+            elif isinstance(item, Part):
+                self._part(item)
             item = self._take()
         self._tell_other_work()
+
+    def _queued(self, work: InFlight) -> None:
+        """See when a step, or work between steps, is done."""
+        free = self._free
+        if work.ordinal is None:
+            self._worked(work)
+        elif work.done is not None:
+            self._told(work)
+        else:
+            self._stepped(work)
+        self._pauses.begins(self._free if self._free != free else None)
 
     def _take(self) -> Work | None:
         """What is next in the queue, once there is something; None at the end."""
@@ -175,7 +217,7 @@ class DeviceWatch:
                 functions.took(step.name, duration)
             free = step.done
             following = self.in_flight[0] if self.in_flight else None
-            if not isinstance(following, InFlight) or following.done is None or following.ordinal is None:
+            if type(following) is not InFlight or following.done is None or following.ordinal is None:
                 break
             self.in_flight.popleft()
             step = following
@@ -190,7 +232,7 @@ class DeviceWatch:
         pace.called(step.ordinal, step.dispatched)
         while step.done is None and pace.waits_together(len(group)) and self.in_flight:
             following = self.in_flight.popleft()
-            if not isinstance(following, InFlight) or following.ordinal is None:
+            if type(following) is not InFlight or following.ordinal is None:
                 self._held = following
                 break
             step = following
@@ -231,6 +273,39 @@ class DeviceWatch:
         self._free = steps.tell(self._recorder, pace) or self._free
         self._awaited = steps.newest = None
 
+    def _part(self, part: Part) -> None:
+        """See when a piece of a step is done; several short ones that were queued before that share the time."""
+        pace, since, group = self._pace, max(self._free, part.dispatched), [part]
+        pace.called(part.counts, part.dispatched)
+        self._pauses.ends(part)
+        while part.done is None and pace.waits_together(len(group)) and self.in_flight and answers(part.leaf) is False:
+            following = self.in_flight.popleft()
+            if not isinstance(following, Part):
+                self._held = following
+                break
+            part = following
+            group.append(part)
+        finely = not pace.host_tells or pace.is_probe(part.counts)
+        if part.done is None and not finely:
+            self._come_by(part)
+        done = self._wait(part, since, since + pace.shortest * len(group) * 7 // 8, len(group))
+        self._pauses.begins(done)
+        if done is not None:
+            duration = max(0, done - since) // len(group)
+            for place, one in enumerate(group, 1):
+                one.leaf = None
+                if one.ordinal is not None:
+                    shared = max(one.dispatched, since + (done - since) * place // len(group))
+                    self._recorder.device_done(one.ordinal, min(done, shared))
+                    if self.functions.several:
+                        self.functions.took(one.name, duration)
+            pace.took(duration)
+            if finely:
+                pace.looked_at(part.counts, part.dispatched, done)
+            self._free = max(self._free, done)
+        self.functions.tell()
+        self._tell_other_work()
+
     def _worked(self, work: InFlight) -> None:
         """See for how long the device works on what is no step."""
         since = max(self._free, work.dispatched)
@@ -261,6 +336,7 @@ class DeviceWatch:
         end = evaluation.end
         if end is None:
             end = self._recorder.now()
+        self._pauses.evaluated(end)
         self._free = max(self._free, end)
         self._recorder.finish_apart(Activity.CUSTOM, evaluation.thread, end, name=EVALUATION)
 

@@ -106,10 +106,12 @@ class Frame:
     Attributes:
         among: the calls open on its thread.
         start: when it began; None if it cannot be a step (it runs inside another, or is only traced).
+        called: when it was called, where it is a step that began before.
         ordinal: of the step that it was told to be.
         preparing: whether it was told to be preparation.
         depth: how many loops over steps (``lax.scan``) were being traced around it.
         between: it is no step, but was called between two.
+        part: it is no step, but a piece of the one that is told next.
         again: the call before it was of the same function, and took the long way too.
     """
 
@@ -118,11 +120,13 @@ class Frame:
         "among",
         "args",
         "between",
+        "called",
         "depth",
         "function",
         "kwargs",
         "loop",
         "ordinal",
+        "part",
         "preparing",
         "start",
     )
@@ -135,9 +139,10 @@ class Frame:
         self.args = args
         self.kwargs = kwargs
         self.start: int | None = None
+        self.called: int | None = None
         self.ordinal: int | None = None
         self.preparing = False
-        self.between = self.again = False
+        self.between = self.part = self.again = False
 
 
 class Annotation:
@@ -152,10 +157,15 @@ class Annotation:
 
 
 class Annotations(threading.local):
-    """Those that are open on this thread, outermost first; None for one that is no step's."""
+    """Those that are open on this thread, outermost first; None for one that is no step's.
+
+    Attributes:
+        hold_parts: there was one in which several step functions were called.
+    """
 
     def __init__(self) -> None:
         self.open: list[Annotation | None] = []
+        self.hold_parts = False
 
 
 class _Thread(threading.local):

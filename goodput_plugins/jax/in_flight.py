@@ -30,6 +30,20 @@ class InFlight:
     done: int | None
 
 
+class Part(InFlight):
+    """Work that may be one of several pieces of a step: between two of them the device may have nothing to do.
+
+    Attributes:
+        follows: what was called before it is in the queue too.
+        counts: it has a place of its own among the pieces, from 0.
+    """
+
+    __slots__ = ("counts", "follows")
+
+    counts: int
+    follows: bool
+
+
 class Evaluation:
     """An evaluation that goes on.
 

@@ -111,6 +111,34 @@ def likely_states(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) ->
     return [value for value in outputs if _likeness(value) in inputs]
 
 
+def twins(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, trees: bool) -> list[Any]:
+    """An array of each input that is like the result, or an element of it, in structure and shapes.
+
+    Args:
+        args: of a call.
+        kwargs: likewise.
+        result: what it gave.
+        trees: they are more than an array each; else each is one.
+    """
+    outputs = (result, *result) if isinstance(result, tuple | list) else (result,)
+    try:
+        forms = [form for value in outputs if (form := _form(value, trees)) is not None]
+        alike = [value for value in (*args, *kwargs.values()) if _form(value, trees) in forms]
+        return [jax.tree_util.tree_leaves(value)[0] for value in alike][:MOST_WATCHED]
+    except (TypeError, ValueError):  # what a tree carries beside its leaves may refuse to be compared
+        return []
+
+
+def _form(value: Any, tree: bool) -> tuple[Any, ...] | None:
+    """Structure and shapes of parameters; None for what cannot be any."""
+    leaves, structure = jax.tree_util.tree_flatten(value)
+    if not leaves or not all(isinstance(leaf, jax.Array) for leaf in leaves):
+        return None
+    if (structure != jax.tree_util.tree_structure(0)) != tree or (not tree and _likeness(value) is None):
+        return None
+    return structure, [(leaf.shape, leaf.dtype) for leaf in leaves]
+
+
 def _likeness(value: Any) -> tuple[Any, ...] | None:
     """What two arrays of parameters have in common; None for what cannot be one."""
     if isinstance(value, jax.Array) and value.ndim and value.dtype.kind in "fV":

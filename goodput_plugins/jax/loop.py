@@ -18,6 +18,7 @@ from goodput_plugins.core.events import Activity
 from goodput_plugins.core.guard import Guard
 from goodput_plugins.core.null_recorder import NullRecorder
 from goodput_plugins.core.patching import without_this_frame, wrapper
+from goodput_plugins.jax.accumulation import Gradients
 from goodput_plugins.jax.candidates import Candidates
 from goodput_plugins.jax.device import DeviceWatch
 from goodput_plugins.jax.evaluation import Evaluations
@@ -54,7 +55,7 @@ class Loop:
         self._sees_optimizer = False
         self._sees_steps = False
         self._last: Function | None = None
-        self._gradient_at: int | None = None
+        self._gradients = Gradients()
         recorder.at_restored = self._restored
 
     @wrapper
@@ -133,6 +134,7 @@ class Loop:
     def _restored(self) -> None:
         self.steady = None
         self.sequence.restored = True
+        self._gradients.clear()
 
     def _begins(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
         frame = Frame(self, function, args, kwargs)
@@ -159,6 +161,8 @@ class Loop:
             self.recorder.begin(Activity.PREPARATION, name=function.name)
         if not trace_state_clean():
             return
+        if self.device is not None:
+            self.device.look_at_part()
         frame.start = self.recorder.now()
         if function.optimizes:
             if not self._sees_optimizer:
@@ -166,7 +170,7 @@ class Loop:
             self._step(frame)
         elif not self._sees_optimizer and self._candidates.are_steps(frame):
             self._step(frame)
-        elif frame.among is self.sequence.frames and function.jitted and not frame.preparing:
+        elif function.jitted and not frame.preparing:
             self._between(frame)
 
     def ends(self, frame: Frame, result: Any) -> InFlight | None:
@@ -178,7 +182,12 @@ class Loop:
             return None
         if function.calls_per_step != function.counted_by:
             self.sequence.over(frame)
-        return None if self.device is None else self.device.watch(frame, ordinal, result)
+        if self.device is None:
+            return None
+        if frame.part or function.counted_by > 1 or self.sequence.takes_turns:
+            self.device.watch_part(frame, result)
+            return None
+        return self.device.watch(frame, ordinal, result)
 
     def _goes_on(self, frame: Frame) -> bool:
         """Whether the next call of a function that was called twice in a row is the next step for certain."""
@@ -194,17 +203,25 @@ class Loop:
     def _other_ends(self, frame: Frame, result: Any) -> None:
         """A call that is not known to be a step is over: it was one, or preparation, or came between two."""
         function = frame.function
-        if function.differentiates:
-            self._gradient_at = frame.start
         if frame.preparing:
             self.recorder.finish(Activity.PREPARATION, name=function.name)
+            self._gradients.clear()
         elif frame.start is not None and function.initializes:
             duration = self.recorder.now() - frame.start
             self.recorder.span(Activity.PREPARATION, frame.start, duration, name=function.name)
         elif function.differentiates and self._proves_a_step(frame, result):
             self._step(frame)
+        elif frame.part or function.differentiates:
+            self._part_ends(frame, result)
         elif frame.between:
             self._evaluations.ends(frame, result)
+
+    def _part_ends(self, frame: Frame, result: Any) -> None:
+        """What is likely a piece of the step that is told next was queued."""
+        if frame.function.differentiates and (self.sequence.frames is None or self.sequence.frames is frame.among):
+            self._gradients.taken(frame)
+        if self.device is not None:
+            self.device.watch_part(frame, result)
 
     def _proves_a_step(self, frame: Frame, result: Any) -> bool:
         annotated = bool(self.annotations.open)
@@ -232,23 +249,28 @@ class Loop:
         self._candidates.clear()
 
     def _step(self, frame: Frame) -> None:
-        gradient_at, self._gradient_at = self._gradient_at, None
-        if gradient_at is not None and frame.function.optimizes and not frame.function.differentiates:
-            frame.start = gradient_at  # an update begins with its (last) gradient
+        function = frame.function
+        if function.differentiates or not function.optimizes:
+            self._gradients.clear()
+        elif (begun := self._gradients.applied(function)) is not None:
+            frame.called, frame.start, frame.part = frame.start, begun, True
         if self._evaluations.open is not None:
             self._evaluations.over()
         self._sees_steps = True
-        self.functions.of(frame.function.name).calls += 1
+        self.functions.of(function.name).calls += 1
         annotation = self._annotation() if self._annotated else None
         if annotation is None:
             self.sequence.step(frame)
             return
-        if not annotation.told:
-            if annotation.number is None:
-                self.sequence.step(frame)
-            else:
-                self.sequence.numbered(frame, annotation.number)
+        if annotation.told:
+            frame.ordinal = self.sequence.ordinal
+            self.annotations.hold_parts = True
+        elif annotation.number is None:
+            self.sequence.step(frame)
+        else:
+            self.sequence.numbered(frame, annotation.number)
         annotation.told = True
+        frame.part |= self.annotations.hold_parts
 
     def _annotation(self) -> Annotation | None:
         """The innermost ``StepTraceAnnotation`` that is open on this thread."""
@@ -256,10 +278,17 @@ class Loop:
         return open_[-1] if open_ else None
 
     def _between(self, frame: Frame) -> None:
-        """A jitted function that is no step is called after one."""
-        annotation = self._annotation() if self._annotated else None
-        if (annotation is None or annotation.told) and not frame.function.differentiates:
-            self._evaluations.begins(frame)
+        """A jitted function that is no step is called before one or after it."""
+        function, gradients = frame.function, self._gradients
+        if function.differentiates:
+            if self._evaluations.open is not None and gradients.knows(function):
+                self._evaluations.over()  # the next step begins
+        elif not function.evaluates and gradients.goes_with(frame):
+            frame.part = True
+        elif frame.among is self.sequence.frames:
+            annotation = self._annotation() if self._annotated else None
+            if annotation is None or annotation.told:
+                self._evaluations.begins(frame)
 
 
 def learn(what: Function) -> None:

@@ -93,6 +93,11 @@ class Sequence:
             and not self._guests
         )
 
+    @property
+    def takes_turns(self) -> bool:
+        """Whether several functions make one step."""
+        return bool(self._partners)
+
     def numbered(self, frame: Frame, number: int) -> None:
         """A step function is called, and the loop says itself which step it takes."""
         assert frame.start is not None
