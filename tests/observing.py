@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from goodput_plugins.core.calculator import calculate
 from goodput_plugins.core.clock import system_clock
@@ -61,7 +62,7 @@ class Observation:
         return sum(end.time - begin.time for begin, end in self.stretches(activity, name)) / 1e9
 
 
-def report_on(*lives: Observation) -> Report:
+def report_on(*lives: Observation, **query: Any) -> Report:
     """What the journals of processes that died, but for the last, say."""
     told = []
     for number, seen in enumerate(lives):
@@ -69,7 +70,7 @@ def report_on(*lives: Observation) -> Report:
         start, end = min(e.time for e in events) - 10_000_000, max(e.time for e in events) + 1
         ending = [] if number < len(lives) - 1 else [Event(Kind.END, end, name="completed")]
         told.append(Life(str(start), start, [Event(Kind.START, start), *events, *ending]))
-    return calculate(RunLog("r", told), now=2**62)
+    return calculate(RunLog("r", told), now=2**62, **query)
 
 
 @contextmanager
