@@ -1,4 +1,4 @@
-"""Steps of several calls: exact counts and numbers; what the host does between two calls while the device is idle is its own.
+"""Steps of several calls: exact counts and numbers; what the host does while the device is idle in between is its own.
 
 The device's work is a sleep of known length in each call, so that what the report says can be compared with what the
 loop did.

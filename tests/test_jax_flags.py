@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -129,13 +130,73 @@ def test_what_is_no_switch_tells_nothing() -> None:
     assert flags is not None
     first = flags.set((object(), X, True), {})
     assert first is function
-    assert flags.set((object(), X), {"train": True}) is first  # another object, the same switch
+    assert flags.set(([], X), {"train": True}) is flags.set((print, X, True), {})  # no hash, and a function
     evaluates = flags.set(([], X, False), {})
     assert evaluates is not first and evaluates.evaluates and not first.evaluates
     assert flags_of(function, print, {"static_argnums": -1}) is not None  # a builtin has no signature
 
 
-@pytest.mark.parametrize("word", ["valid", "validation", "test", Mode.EVAL])
+class Odd:
+    """Its hash cannot be had."""
+
+    def __hash__(self) -> int:
+        raise RuntimeError("a fault of the host's")
+
+
+def test_a_static_value_is_told_apart_as_jax_tells_it() -> None:
+    flags = flags_of(Function("host", jitted=True), print, {"static_argnums": 0})
+    assert flags is not None
+    train, other = flags.set((("sgd", 1),), {}), flags.set((("sgd", 2),), {})
+    assert train is not other and flags.set((("sgd", 1),), {}) is train
+    assert flags.set((Odd(),), {}) is flags.set((None,), {})
+
+
+class Model(eqx.Module):
+    """Switched by a leaf that is no array."""
+
+    weights: Any
+    inference: bool = False
+
+
+def by_tuple(step: Callable[..., Any]) -> Callable[..., Any]:
+    jitted = jax.jit(lambda *args: step(*args[:-1], args[-1][1]), static_argnums=3)
+    return lambda *args: jitted(*args[:-1], ("train", args[-1]))
+
+
+def by_self(step: Callable[..., Any]) -> Callable[..., Any]:
+    @dataclass(frozen=True)
+    class Trainer:
+        train: bool
+
+        @partial(jax.jit, static_argnums=0)
+        def call(self, *args: Any) -> Any:
+            return step(*args, self.train)
+
+    return lambda *args: Trainer(args[-1]).call(*args[:-1])
+
+
+def by_filter_jit(step: Callable[..., Any]) -> Callable[..., Any]:
+    return eqx.filter_jit(lambda *args: step(*args))
+
+
+def by_inference_mode(step: Callable[..., Any]) -> Callable[..., Any]:
+    jitted = eqx.filter_jit(lambda model, *args: step(model.weights, *args, not model.inference))
+    return lambda params, *args: jitted(Model(params, not args[-1]), *args[:-1])
+
+
+@pytest.mark.parametrize("switched", [by_tuple, by_self, by_filter_jit, by_inference_mode])
+def test_other_static_values_switch_too(seen: Observation, switched: Callable[..., Any]) -> None:
+    tx, params = OPTIMIZERS["counts nothing"], weights()
+    state, step = tx.init(params), switched(body(tx))
+    for _ in range(3):
+        for _ in range(4):
+            params, state, _ = step(params, state, X, True)
+        for _ in range(2):
+            step(params, state, X, False)[2].block_until_ready()
+    assert len(seen.steps) == 12
+
+
+@pytest.mark.parametrize("word", ["valid", "validation", "test", ("a", "test"), Mode.EVAL])
 def test_a_word_may_say_so_too(word: Any) -> None:
     flags = flags_of(Function("host", jitted=True), print, {"static_argnums": 0})
     assert flags is not None

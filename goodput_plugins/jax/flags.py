@@ -1,13 +1,16 @@
 """Static arguments that switch a jitted function: with each combination of their values it is a function of its own.
 
 ``step(state, batch, train=True)`` takes a step, ``step(state, batch, train=False)`` evaluates. JAX compiles either by
-itself, so what each does is learnt by itself too.
+itself, so what each does is learnt by itself too. It is the same with any static value that JAX tells apart: a tuple, a
+model or ``self``, and what ``equinox.filter_jit`` takes out of its arguments.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
+import types
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
@@ -16,6 +19,9 @@ from goodput_plugins.jax.functions import EVALUATES, Function
 
 MOST_VARIANTS = 16
 """More combinations than these are no switches: what they do is taken for one and the same."""
+
+FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
+"""These are no switches."""
 
 _TRAINS = re.compile(r"^(is_)?train")
 
@@ -41,8 +47,8 @@ class Flags:
 
     def set(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Function:
         """What is known of the function as these arguments switch it."""
-        values = tuple(_switch(place, args, kwargs) for place in self._places)
-        variants, key = self._function.variants, (self._places, values)
+        values = [_given(place, args, kwargs) for place in self._places]
+        variants, key = self._function.variants, (self._places, *map(_switch, values))
         variant = variants.get(key)
         if variant is None:
             if len(variants) >= MOST_VARIANTS:
@@ -89,14 +95,27 @@ def _called(name: str, known: list[str]) -> Place:
     return Place(known.index(name) if name in known else None, name)
 
 
-def _switch(place: Place, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The value passed there, if it is one that switches; objects, functions and sizes of models are none."""
+def _given(place: Place, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The value passed there."""
     position, name = place
-    value = args[position] if position is not None and position < len(args) else kwargs.get(name) if name else None
-    return value if isinstance(value, bool | int | str | Enum) else None
+    return args[position] if position is not None and position < len(args) else kwargs.get(name) if name else None
+
+
+def _switch(value: Any) -> Any:
+    """What tells a value from others as JAX tells it; nothing holds the value itself."""
+    if value is None or isinstance(value, FUNCTIONS):
+        return None
+    if isinstance(value, bool | int | str | Enum):
+        return value
+    try:
+        return type(value).__qualname__, hash(value)
+    except Exception:  # JAX will say so
+        return None
 
 
 def _says_evaluation(place: Place, value: Any) -> bool:
+    if isinstance(value, tuple):
+        return any(_says_evaluation(place, one) for one in value if isinstance(one, str | Enum))
     if isinstance(value, str | Enum):
         return EVALUATES.search(value.name.lower() if isinstance(value, Enum) else value) is not None
     if place.name is None or not isinstance(value, bool):
