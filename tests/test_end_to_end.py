@@ -254,7 +254,7 @@ def test_recovery_is_the_outage_and_the_last_moments_of_which_no_word_was_left(s
 
 
 def test_the_elapsed_time_goes_from_the_first_process_start_to_the_last_atexit(story: Story) -> None:
-    assert abs(nanoseconds(story.report["elapsed_seconds"]) - story.elapsed) <= 0.05 * NS
+    assert abs(nanoseconds(story.report["elapsed_seconds"]) - story.elapsed) <= 0.2 * NS
 
 
 def test_the_buckets_sum_to_the_elapsed_time_exactly(story: Story) -> None:

@@ -252,7 +252,7 @@ def test_pl_19939_the_parts_of_the_batches_sum_to_the_time_that_they_took(
     first_wait = sum(end.time - begin.time for begin, end in seen.stretches(Activity.DATA) if end.time <= first) / 1e9
     in_steps = (last - first) / 1e9 - (waits - first_wait) - elsewhere
     assert timed.fetching <= waits <= timed.fetching + LATE
-    assert timed.training <= in_steps <= timed.training + LATE
+    assert timed.training <= in_steps <= timed.training + 0.8 * timed.fetching  # none of which is in it
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -105,7 +105,6 @@ def test_a_number_that_another_process_has_by_now_is_that_of_one_that_is_gone() 
         {"pid": "1", "process": identity()},
         {"pid": 1, "process": [(identity() or [""])[0], told_of(1).began]},
     ],
-    ids=json.dumps,
 )
 def test_of_a_process_of_another_system_nothing_is_said(told: dict[str, Any]) -> None:
     assert not is_gone(told)

@@ -139,8 +139,8 @@ def test_elapsed_is_from_the_process_start_to_the_scripts_last_exit_function(run
     done = run(source, GOODPUT_PLUGINS="auto")
     _, events = run.recorded()
     assert events[-1].kind is Kind.END
-    assert 0 <= events[-1].time - int(done.stdout) < 50_000_000
-    assert -10_000_000 <= events[0].time - began < 50_000_000  # the system counts in ticks of 10 ms
+    assert 0 <= events[-1].time - int(done.stdout) < 250_000_000
+    assert -10_000_000 <= events[0].time - began < 180_000_000  # the system counts in ticks of 10 ms
 
 
 def test_a_closed_journal_has_no_unused_space(run: Runner) -> None:

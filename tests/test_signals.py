@@ -158,7 +158,7 @@ def test_on_request_it_is_recorded_and_then_ends_the_process_at_once(run: Runner
     before = time.time_ns()
     code, seconds, _, err = terminated(run, TRAIN + place, GOODPUT_SIGTERM="note")
     assert (code, err) == (-signal.SIGTERM, "")
-    assert seconds < 1.5
+    assert seconds < 4
     assert ends(run) == [NOTICE, KILLED]
     last: Event = run.recorded()[1][-1]
     assert before < last.time < time.time_ns()
@@ -187,7 +187,7 @@ def test_the_host_sees_no_handler(run: Runner) -> None:
         "assert signal.set_wakeup_fd(write) == -1 and signal.set_wakeup_fd(-1) == write\n"
     )
     code, seconds, _, err = terminated(run, source + IN_C, GOODPUT_SIGTERM="note")
-    assert (code, err) == (-signal.SIGTERM, "") and seconds < 1.5
+    assert (code, err) == (-signal.SIGTERM, "") and seconds < 4
     assert ends(run) == [NOTICE, KILLED]
 
 

@@ -23,6 +23,8 @@ from goodput_plugins.torch_xla.install import install_torch_xla
 ARMED = ((torch, install_torch), (torch_xla, install_torch_xla))
 APART = 0.02
 """How far a step's mean time may be from the truth, in proportion."""
+TURNS = 6
+"""How often a busy machine may disturb what is measured."""
 
 
 class Loop:
@@ -57,9 +59,9 @@ def device_seconds(seen: Observation) -> list[float]:
 
 
 def test_the_mean_step_is_that_of_a_loop_that_waits_for_the_device_in_each_step() -> None:
-    """In turns, and judged by the one that was disturbed least: a busy machine is late where a loop waits."""
-    loop, ratios = Loop(host=0.5), []
-    for _ in range(3):
+    """In turns, until one is undisturbed: a busy machine is late where a loop waits."""
+    loop, ratios = Loop(host=0.5), [0.0]
+    while abs(ratios[-1] - 1) > APART and len(ratios) <= TURNS:
         with observed(*ARMED) as seen:
             for _ in range(5):
                 loop.step()
@@ -69,19 +71,21 @@ def test_the_mean_step_is_that_of_a_loop_that_waits_for_the_device_in_each_step(
         assert (steps.count, steps.source) == (5, "device")
         waiting = statistics.median(loop.step(waits=True) for _ in range(5))  # the report leaves out outliers
         ratios.append((steps.ideal or 0) / 1e9 / waiting)
-    assert min(abs(ratio - 1) for ratio in ratios) <= APART, ratios
+    assert abs(ratios[-1] - 1) <= APART, ratios
 
 
 def test_where_the_host_runs_ahead_steps_take_as_long_as_the_device_needs_for_them() -> None:
-    loop, count = Loop(size=512, products=10), 10
-    with observed(*ARMED) as seen:
-        loop.step(waits=True)
-        began = time.perf_counter()
-        handed_over = [loop.step() for _ in range(count)]
-        xm.wait_device_ops()
-        took = time.perf_counter() - began
-        seen.hooks.close()
-    first, *_, last = done = device_seconds(seen)
-    assert len(done) == count + 1 and took > 0.1
-    assert (last - first) / count == pytest.approx(took / count, rel=APART)
+    loop, count, ratios = Loop(size=512, products=10), 10, [0.0]
+    while abs(ratios[-1] - 1) > APART and len(ratios) <= TURNS:
+        with observed(*ARMED) as seen:
+            loop.step(waits=True)
+            began = time.perf_counter()
+            handed_over = [loop.step() for _ in range(count)]
+            xm.wait_device_ops()
+            took = time.perf_counter() - began
+            seen.hooks.close()
+        first, *_, last = done = device_seconds(seen)
+        assert len(done) == count + 1 and took > 0.1
+        ratios.append((last - first) / took)
+    assert abs(ratios[-1] - 1) <= APART, ratios
     assert min(handed_over) < took / count / 2  # the call alone says nothing of the step
