@@ -15,9 +15,9 @@ os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
 os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v4-8")
 
 LONGEST = [
-    *["contract", "lightning_processes", "agent_process", "xla_launch", "xla_jobs", "where_it_goes_wrong"],
-    *["end_to_end", "jax_harmless", "jax_odd_loops", "agent_metrics", "lightning_checkpoints", "lightning_steps"],
-    *["agent_succession", "session", "switch"],
+    *["contract", "lightning_processes", "agent_process", "xla_launch", "xla_jobs", "end_to_end", "exit", "processes"],
+    *["jax_harmless", "jax_loops", "lightning_checkpoints", "switch", "agent_succession", "agent_metrics", "disk"],
+    *["jax_numbers", "session", "signals", "simulated_jobs", "agent_in_the_cloud", "orbax_harmless", "jax_steps"],
 ]
 """Files that take minutes. They begin first, so that the short ones fill the time in which the last of these ends."""
 
