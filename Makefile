@@ -32,7 +32,7 @@ test-main:
 test-torch-xla:
 	export PLUGINS_UNDER_TEST=torch,torch_xla; python=$$($(PYTHON) tools/envs.py torch-xla) && \
 	$(call run-tests,$(wildcard tests/test_xla_*.py) $(patsubst %,tests/test_torch_%.py,loop checkpoints data) \
-		tests/test_contract.py -k "torch_xla or theirs or too_old or core or bit or not contract")
+		tests/test_contract.py -k "torch_xla or too_old or core or bit or not contract")
 
 # What test-torch-xla leaves out to be short; for a release.
 test-old-torch:
