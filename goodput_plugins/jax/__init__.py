@@ -22,6 +22,7 @@ Where things are::
     loop.py         which calls are steps
     steady.py       the short way of a call that is known to be the next step
     candidates.py   ... where no optimizer is seen
+    accumulation.py ... and with which of its gradients an update begins
     scans.py        how many steps a call takes, how many calls a step
     sequence.py     which of several functions' calls begin a step, and its number
     figures.py      how often each of several step functions was called, and its time
@@ -34,6 +35,7 @@ Where things are::
     device.py       the thread that sees steps end on the device
     pace.py         ... and when it looks
     followed.py     where the host waits for each step: its next call tells
+    pauses.py       when it had nothing to do inside a step of several calls
     in_flight.py    what is queued on the device
     programs.py     trace, lower, compile, cache
     backends.py     devices, distributed, mesh
