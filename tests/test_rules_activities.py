@@ -53,6 +53,14 @@ def test_a_save_inside_a_step_is_the_saves() -> None:
     )
 
 
+def test_what_took_no_time_was_seen_all_the_same() -> None:
+    """The clock of a log may be coarse: a save that ends in the moment in which it began is a save of 0 s."""
+    told = report(log(life(0, steps(10, 3), during(Activity.SAVE, 13, 13), end(16))))
+    assert Bucket.SAVE not in told.unknown
+    assert Bucket.RESTORE in told.unknown
+    assert told.breakdown[Bucket.SAVE] == 0
+
+
 def test_what_other_threads_do_owns_no_time() -> None:
     beside = [*during(Activity.SAVE, 11, 15, thread=1), *during(Activity.CUSTOM, 12, None, "EVAL", thread=2)]
     is_(spent(log(life(0, steps(10, 3), beside, end(16)))), {PREP: 10, GOOD: 6})

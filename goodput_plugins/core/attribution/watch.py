@@ -44,10 +44,12 @@ class Watch:
 
     def begin(self, event: Event) -> None:
         key = (event.time, event.thread, event.activity, event.name)
-        if event.activity is None or key in self.zero_length:
+        if event.activity is None:
             return
-        interval = Interval(event.time, None, event.activity, event.name, event.thread)
-        self.open.setdefault(event.thread, []).append(interval)
+        took_no_time = key in self.zero_length
+        interval = Interval(event.time, event.time if took_no_time else None, event.activity, event.name, event.thread)
+        if not took_no_time:
+            self.open.setdefault(event.thread, []).append(interval)
         self.add(interval)
         if event.activity is Activity.SAVE:
             self.checkpoint(event)
