@@ -542,14 +542,23 @@ print(seen.hooks.guard.on)
     assert done.returncode == 0
 
 
-@pytest.mark.parametrize("entry", ["_wait", "_look", "watch", "_evaluated", "watch_other"])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "watching.Watching._wait",
+        "device.DeviceWatch._look",
+        "device.DeviceWatch.watch",
+        "watching.Watching._evaluated",
+        "device.DeviceWatch.watch_other",
+    ],
+)
 def test_device_time_failing_is_said_once(
     entry: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*args: Any, **kwargs: Any) -> Any:
         raise OSError("a fault of ours")
 
-    monkeypatch.setattr(f"goodput_plugins.jax.device.DeviceWatch.{entry}", fails)
+    monkeypatch.setattr(f"goodput_plugins.jax.{entry}", fails)
     with observed(*INSTALLS, errors_are_raised=False) as seen:
 
         @jax.jit

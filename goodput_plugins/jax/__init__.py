@@ -18,7 +18,8 @@ The switch installs this plugin when the script imports ``jax``. It sees:
 Where things are::
 
     install.py      what the import hooks call
-    functions.py    facts about jitted functions, learnt while they are traced
+    functions.py    facts about jitted functions
+    learning.py     ... learnt while they are traced
     loop.py         which calls are steps
     steady.py       the short way of a call that is known to be the next step
     candidates.py   ... where no optimizer is seen
@@ -32,7 +33,8 @@ Where things are::
     annotations.py  StepTraceAnnotation
     inputs.py       the step number, read from a step's inputs
     outputs.py      the small output by which a step's end is recognized
-    device.py       the thread that sees steps end on the device
+    device.py       what the host's thread tells of work on the device
+    watching.py     the thread that sees it end
     pace.py         ... and when it looks
     followed.py     where the host waits for each step: its next call tells
     pauses.py       when it had nothing to do inside a step of several calls

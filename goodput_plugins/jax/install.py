@@ -15,7 +15,7 @@ from goodput_plugins.jax.annotations import install_annotations
 from goodput_plugins.jax.backends import install_backends, observe_mesh
 from goodput_plugins.jax.functions import Function, thread
 from goodput_plugins.jax.jitted import install_jitted, observed_maker
-from goodput_plugins.jax.loop import gradient_taken
+from goodput_plugins.jax.learning import gradient_taken
 from goodput_plugins.jax.programs import install_programs
 from goodput_plugins.jax.scans import install_multi_steps, install_scans
 from goodput_plugins.jax.sharing import observing, once

@@ -25,7 +25,7 @@ from goodput_plugins.jax.evaluation import Evaluations
 from goodput_plugins.jax.figures import StepFunctions
 from goodput_plugins.jax.functions import Annotation, Annotations, Frame, Function, thread
 from goodput_plugins.jax.in_flight import InFlight
-from goodput_plugins.jax.scans import steps_taken
+from goodput_plugins.jax.learning import learn
 from goodput_plugins.jax.sequence import Sequence
 from goodput_plugins.jax.steady import Steady, can_tell_traces
 
@@ -289,29 +289,3 @@ class Loop:
             annotation = self._annotation() if self._annotated else None
             if annotation is None or annotation.told:
                 self._evaluations.begins(frame)
-
-
-def learn(what: Function) -> None:
-    """A function like ``what`` runs inside the calls open on this thread: they do what it does."""
-    frames = thread.frames
-    frames[0].loop.steady = None
-    for frame in frames:
-        function = frame.function
-        if function.jitted:
-            function.optimizes |= what.optimizes
-            function.differentiates |= what.differentiates
-            function.initializes |= what.initializes
-            if what.optimizes:
-                function.takes_steps(steps_taken(frame) * what.steps_per_call, frame.args, frame.kwargs)
-                function.calls_per_step = max(function.calls_per_step, what.calls_per_step)
-    if what.optimizes and frames[0].function.jitted:
-        frames[0].loop.optimizer_seen(frames[0])
-
-
-def gradient_taken() -> None:
-    """``jax.grad`` runs: the jitted functions open on this thread differentiate."""
-    frames = thread.frames
-    for frame in frames:
-        frame.function.differentiates |= frame.function.jitted
-    if frames:
-        frames[0].loop.sequence.read(frames[0])
