@@ -74,6 +74,11 @@ def words(value: str) -> list[str]:
     return [word.strip() for word in value.split(",") if word.strip()]
 
 
+def plugins_asked_for(environ: Mapping[str, str]) -> list[str]:
+    """The words of ``GOODPUT_PLUGINS``, in lower case."""
+    return words(PLUGINS.read(environ).lower())
+
+
 def _is_positive(value: str) -> bool:
     try:
         return 0 < float(value) < float("inf")

@@ -33,7 +33,7 @@ def arm(table: Iterable[Plugin], environ: Mapping[str, str] = os.environ) -> Arm
     Returns:
         None if it asks for none, or another call has armed them.
     """
-    asked = env.words(env.PLUGINS.read(environ).lower())
+    asked = env.plugins_asked_for(environ)
     if set(asked) <= {"off"} or any(isinstance(finder, Finder) for finder in sys.meta_path):
         return None
     ending.arm()

@@ -18,7 +18,7 @@ OURS = Path(goodput_plugins.__file__ or "").parent
 
 def plugins(case: Case) -> Iterator[Diagnosis]:
     """Each plugin: whether its library is here, in a version that it knows."""
-    asked = env.words(env.PLUGINS.read(case.environ).lower())
+    asked = env.plugins_asked_for(case.environ)
     for plugin in TABLE:
         yield _plugin(plugin, asked)
 

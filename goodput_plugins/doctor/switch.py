@@ -16,7 +16,7 @@ from goodput_plugins.doctor.diagnosis import Diagnosis, ok, unknown, warning, wr
 
 def switch(case: Case) -> Iterator[Diagnosis]:
     """``GOODPUT_PLUGINS``."""
-    asked = env.words(env.PLUGINS.read(case.environ).lower())
+    asked = env.plugins_asked_for(case.environ)
     if set(asked) - {"off"}:
         yield ok("switch", f"GOODPUT_PLUGINS={','.join(asked)}", "A training that starts from here is measured.")
         return
@@ -52,11 +52,11 @@ def variables(case: Case) -> Iterator[Diagnosis]:
     """Names and values of our variables."""
     faults, strangers = env.values(case.environ), env.strangers(case.environ)
     known = {plugin.name for plugin in TABLE} | {"auto", "off"}
-    no_plugins = [name for name in env.words(env.PLUGINS.read(case.environ).lower()) if name not in known]
+    asked = env.plugins_asked_for(case.environ)
+    no_plugins = [name for name in asked if name not in known]
     if no_plugins:
         faults.append(f"GOODPUT_PLUGINS names {', '.join(no_plugins)}, which is no plugin")
-    clash = mixture(env.words(env.PLUGINS.read(case.environ).lower()))
-    if clash:
+    if clash := mixture(asked):
         said, _, cure = clash.partition(". ")
         yield warning("variables", said, "The rest of the variable holds.", cure)
     for fault in faults:
