@@ -91,6 +91,13 @@ class Timed:
         return sum(end - start for start, end in self._stretches if start >= since)
 
 
+def parts_of_a_step(between: Between) -> Iterator[None]:
+    for part in range(PARTS):
+        if part:
+            between()
+        yield
+
+
 def multi_steps(between: Between, wait: bool) -> None:
     tx = optax.MultiSteps(TX, PARTS)
 
@@ -103,9 +110,7 @@ def multi_steps(between: Between, wait: bool) -> None:
     params = weights()
     state = tx.init(params)
     for _ in range(STEPS):
-        for part in range(PARTS):
-            if part:
-                between()
+        for _ in parts_of_a_step(between):
             params, state, loss = micro_step(params, state, X)
             if wait:
                 loss.block_until_ready()
@@ -118,9 +123,7 @@ def by_hand(between: Between, wait: bool, steps: int = STEPS, begun: Any = None,
     params, state = begun or (weights(), TX.init(weights()))
     for _ in range(steps):
         total = None
-        for part in range(PARTS):
-            if part:
-                between()
+        for _ in parts_of_a_step(between):
             loss, grads = gradients(params, X)
             total = grads if total is None else add(total, grads)
             if wait:
@@ -145,9 +148,7 @@ def threaded_through(between: Between, wait: bool) -> None:
     state = TX.init(params)
     for _ in range(STEPS):
         total = jax.tree.map(jnp.zeros_like, params)
-        for part in range(PARTS):
-            if part:
-                between()
+        for _ in parts_of_a_step(between):
             total, loss = gradients(params, total, X)
             if wait:
                 loss.block_until_ready()
@@ -167,9 +168,7 @@ def in_annotations(between: Between, wait: bool) -> None:
     state = TX.init(params)
     for step in range(STEPS):
         with jax.profiler.StepTraceAnnotation("train", step_num=step):
-            for part in range(PARTS):
-                if part:
-                    between()
+            for _ in parts_of_a_step(between):
                 params, state, loss = micro_step(params, state, X)
                 if wait:
                     loss.block_until_ready()

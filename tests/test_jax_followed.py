@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 import pytest
 from observing import Observation, observed
-from test_jax_steady import step_that_works, the_loop
+from stepping import step_that_works, the_loop
 
 from goodput_plugins.core.events import Kind
 from goodput_plugins.jax import pace
@@ -132,6 +132,30 @@ def test_steps_told_by_hand_are_not_counted_on(seen: Observation) -> None:
     assert training.followed is None
     seen.hooks.uninstall()
     assert max(step for step in ends(seen) if step is not None) < seen.hooks.recorder.steps
+
+
+@pytest.mark.parametrize("entry", ["tell", "come_by", "probe", "look"])
+def test_a_fault_in_what_tells_of_followed_steps_is_said_once(
+    entry: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*args: Any, **kwargs: Any) -> Any:
+        raise OSError("a fault of ours")
+
+    for gap in ("SMALL_GAP", "LARGE_GAP"):
+        monkeypatch.setattr(pace, gap, 1.0)
+    monkeypatch.setattr(pace.Pace, "is_probe", lambda *args: True)
+    with observed((jax, install_jax), (optax, install_optax), errors_are_raised=False) as seen:
+        training = Training(seen)
+        training.until(followed=True)
+        monkeypatch.setattr(Followed, entry, fails)
+        for _ in range(400):
+            training.step()
+            if not seen.hooks.guard.on:
+                break
+        for _ in range(20):
+            training.step()
+        assert not seen.hooks.guard.on
+    assert capsys.readouterr().err.count("failed and is off from here on") == 1
 
 
 class Leaf:

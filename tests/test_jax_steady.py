@@ -17,15 +17,15 @@ import jax.numpy as jnp
 import optax
 import pytest
 from observing import Observation, observed
+from stepping import step_that_works, the_loop
 
 from goodput_plugins.core.events import Kind
-from goodput_plugins.core.patching import WRAPPER, Hooks
+from goodput_plugins.core.patching import WRAPPER
 from goodput_plugins.jax.functions import thread
 from goodput_plugins.jax.install import install_jax, install_optax
 from goodput_plugins.jax.jitted import Jitted
 from goodput_plugins.jax.loop import Loop
 from goodput_plugins.jax.pace import STEPS_PER_PROBE, Pace
-from goodput_plugins.jax.sharing import loop_of
 from goodput_plugins.jax.steady import Steady
 
 MS = 1_000_000
@@ -37,25 +37,9 @@ def seen() -> Iterator[Observation]:
         yield observation
 
 
-def the_loop(hooks: Hooks) -> Loop:
-    return loop_of(hooks)
-
-
 def step_function() -> Any:
     def step(params: Any, x: Any) -> Any:
         return optax.apply_updates(params, jax.tree.map(lambda p: 1e-6 * p, params)), (x * params["w"].sum()).sum()
-
-    return jax.jit(step)
-
-
-def step_that_works(times: int) -> Any:
-    """One whose work on the device takes a while."""
-
-    def step(params: Any, x: Any) -> Any:
-        y = x
-        for _ in range(times):
-            y = jnp.tanh(y @ x)
-        return optax.apply_updates(params, jax.tree.map(lambda p: 1e-6 * p, params)), y.sum()
 
     return jax.jit(step)
 
